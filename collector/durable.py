@@ -1,0 +1,272 @@
+"""The only module that makes bytes durable: append, atomic publication, repair.
+
+Promises, on a local POSIX file system and on those network file systems that honour fsync:
+
+* ``publish`` and ``staged``: after a crash a reader sees the old file or the new one, never a mixture.
+* ``AppendFile.append``: one write call per batch, newline included; durable after ``sync``.
+* Temporary names are hidden, carry a random part and end in ``.tmp``; ``sweep`` removes those a crash left behind.
+
+Not promised: anything about hardware that acknowledges a flush it did not do.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+#: Bytes moved per call when a range is copied; large enough that the call itself costs nothing.
+_COPY_CHUNK = 8 << 20
+
+
+class FileId(NamedTuple):
+    """What the kernel knows a file by; a path can be given to another file, this cannot."""
+
+    dev: int
+    ino: int
+
+    @classmethod
+    def of(cls, info: os.stat_result) -> FileId:
+        return cls(info.st_dev, info.st_ino)
+
+
+def make_dir(path: Path) -> None:
+    """Make ``path`` a directory, parents included, with every new entry durable."""
+    missing: list[Path] = []
+    here = path
+    while not here.is_dir():
+        missing.append(here)
+        here = here.parent
+    for directory in reversed(missing):
+        with suppress(FileExistsError):
+            directory.mkdir()
+        sync_dir(directory.parent)
+
+
+def sync_dir(path: Path) -> None:
+    """Make the names in ``path`` durable: creations, renames and removals."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def publish(path: Path, data: bytes, *, mode: int | None = None) -> None:
+    """Make ``path`` hold exactly ``data``: after a crash a reader sees the old file or the new one, never a mixture."""
+    with staged(path, mode=mode) as file:
+        file.write(data)
+
+
+@contextmanager
+def staged(path: Path, *, mode: int | None = None) -> Generator[StagedFile]:
+    """Give a file to fill that becomes ``path`` in one step when the block ends, and vanishes when it raises.
+
+    A symbolic link stays and its target is replaced. The mode of an existing file is kept unless ``mode`` is given.
+    """
+    target = path.resolve() if path.is_symlink() else path
+    if mode is None:
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
+    temporary = _temporary_name(target)
+    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        file = StagedFile(descriptor)
+        yield file
+        os.fchmod(descriptor, mode)
+        os.fsync(descriptor)
+        os.replace(temporary, target)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    finally:
+        os.close(descriptor)
+    sync_dir(target.parent)
+
+
+class StagedFile:
+    """A file under a temporary name, written from front to back."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.size_bytes = 0
+
+    def write(self, data: bytes) -> None:
+        """Add ``data`` at the end."""
+        _write_all(self._descriptor, data)
+        self.size_bytes += len(data)
+
+    def copy_range(self, source: int, offset: int, length: int) -> None:
+        """Add ``length`` bytes of the open descriptor ``source``; the kernel moves them where it can."""
+        left = length
+        while left:
+            moved = _copy_some(source, self._descriptor, offset, min(left, _COPY_CHUNK))
+            offset += moved
+            left -= moved
+        self.size_bytes += length
+
+
+@contextmanager
+def staged_dir(path: Path) -> Generator[Path]:
+    """Give a directory to fill that becomes ``path`` in one rename, and is removed when the block raises.
+
+    Raises FileExistsError when ``path`` exists already: a published directory is never replaced.
+    """
+    make_dir(path.parent)
+    if path.exists() or path.is_symlink():
+        raise FileExistsError(17, "the destination exists already", str(path))
+    temporary = _temporary_name(path)
+    temporary.mkdir(mode=0o755)
+    try:
+        yield temporary
+        for file in temporary.rglob("*"):
+            if file.is_file():
+                sync_file(file)
+        sync_dir(temporary)
+        os.rename(temporary, path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    sync_dir(path.parent)
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Write a file inside a staged directory; durable only when that directory is published."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        _write_all(descriptor, data)
+    finally:
+        os.close(descriptor)
+
+
+def sync_file(path: Path) -> None:
+    """Make the bytes of ``path`` durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class AppendFile:
+    """A file that only grows, one writer at a time; the offset of each append is known."""
+
+    def __init__(self, path: Path, *, mode: int = 0o666) -> None:
+        created = not path.exists()
+        self.path = path
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, mode)
+        if created:
+            sync_dir(path.parent)
+        self.file_id = FileId.of(os.fstat(self._descriptor))
+
+    def append(self, data: bytes) -> int:
+        """Add ``data`` at the end and return the offset where it begins. Not durable before ``sync``."""
+        _write_all(self._descriptor, data)
+        # The kernel leaves the position of an O_APPEND descriptor behind what was written, whoever else grew the file.
+        return os.lseek(self._descriptor, 0, os.SEEK_CUR) - len(data)
+
+    def size(self) -> int:
+        """The file's size now, in bytes, as the descriptor sees it."""
+        return os.fstat(self._descriptor).st_size
+
+    def is_still_at_its_path(self) -> bool:
+        """Whether the path still names the file that is open here."""
+        try:
+            return FileId.of(os.stat(self.path)) == self.file_id
+        except FileNotFoundError:
+            return False
+
+    def read_from(self, offset: int) -> bytes:
+        """Every byte from ``offset`` to the end."""
+        return os.pread(self._descriptor, max(0, self.size() - offset), offset)
+
+    def sync(self) -> None:
+        """Make all appended bytes durable."""
+        os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        """Close the descriptor; a second call does nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def create_empty(path: Path) -> None:
+    """Make ``path`` an empty file; its content, if it had any, is gone."""
+    publish(path, b"")
+
+
+def remove(path: Path) -> None:
+    """Remove the file at ``path`` if there is one, durably."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+        sync_dir(path.parent)
+
+
+def rename(source: Path, target: Path) -> None:
+    """Give ``source`` the name ``target`` in the same directory tree, durably."""
+    os.rename(source, target)
+    sync_dir(target.parent)
+    if source.parent != target.parent:
+        sync_dir(source.parent)
+
+
+def truncate(path: Path, size_bytes: int) -> None:
+    """Cut ``path`` to ``size_bytes``, durably."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.ftruncate(descriptor, size_bytes)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sweep(path: Path) -> list[Path]:
+    """Remove the temporaries that a crashed publication of ``path`` left beside it, and name them.
+
+    The caller holds the lock under which ``path`` is published; a live temporary would be removed otherwise.
+    """
+    left = [entry for entry in path.parent.glob(f".{path.name}.*.tmp") if not entry.is_symlink()]
+    for entry in left:
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            os.unlink(entry)
+    return left
+
+
+def _temporary_name(target: Path) -> Path:
+    return target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    written = os.write(descriptor, data)
+    view = memoryview(data)
+    while written < len(data):
+        written += os.write(descriptor, view[written:])
+
+
+def _copy_some(source: int, target: int, offset: int, length: int) -> int:
+    try:
+        moved = os.copy_file_range(source, target, length, offset_src=offset)
+    except OSError:
+        # Older kernels and some network file systems refuse the call (EXDEV, EINVAL, ENOSYS); reading is always right.
+        moved = 0
+    if moved:
+        return moved
+    chunk = os.pread(source, length, offset)
+    if not chunk:
+        raise OSError(5, f"the source ends at byte {offset}, before the range does")
+    _write_all(target, chunk)
+    return len(chunk)
+
+
+def _umask() -> int:
+    current = os.umask(0o077)
+    os.umask(current)
+    return current

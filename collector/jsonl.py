@@ -1,0 +1,88 @@
+"""JSON of people and models, line by line, without changing what it says.
+
+orjson is used where it is exact. It turns integers beyond 64 bits into floats, writes NaN as null and refuses lone
+surrogates, so those inputs take the slower standard library. Lines end at LF only: U+2028 and its kin are text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import orjson
+
+#: Nineteen digits or more may not fit 64 bits: the exact parser decides.
+_LONG_INTEGER = re.compile(rb"[0-9]{19}")
+_BOM = b"\xef\xbb\xbf"
+
+
+def loads(data: bytes) -> Any:
+    """The value that ``data`` says. Raises ValueError for anything that is not strict JSON in UTF-8, NaN included."""
+    if _LONG_INTEGER.search(data) is None:
+        try:
+            return orjson.loads(data)
+        except orjson.JSONDecodeError as error:
+            if b"\\ud" not in data.lower() and "recursion" not in str(error):
+                raise
+    try:
+        return json.loads(data.decode("utf-8"), parse_constant=_refuse_constant)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+
+
+def dumps(value: Any) -> bytes:
+    """Compact JSON of ``value``, without a newline. Raises ValueError for NaN and infinity, TypeError for foreign types."""
+    try:
+        data = orjson.dumps(value)
+    except TypeError:
+        return _dumps_exact(value)
+    # orjson writes NaN and infinity as null; a null is common, so only then is the value looked at again.
+    if b"null" in data and _has_non_finite(value):
+        raise ValueError("a number is not finite and JSON has no word for it")
+    return data
+
+
+def canonical(value: Any) -> bytes:
+    """Compact JSON with sorted keys: equal values give equal bytes, whatever order they were written in."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Each line of ``path`` with its number from 1, without LF, CR or a leading byte order mark; blank lines are skipped."""
+    with path.open("rb", buffering=1 << 20) as file:
+        for number, raw in enumerate(file, start=1):
+            line = raw.removeprefix(_BOM) if number == 1 else raw
+            line = line.rstrip(b"\r\n")
+            if line.strip():
+                yield number, line
+
+
+def _dumps_exact(value: Any) -> bytes:
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+
+
+def _has_non_finite(value: Any) -> bool:
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, float):
+            if item - item != 0.0:
+                return True
+        elif isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, list | tuple):
+            stack.extend(item)
+    return False
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

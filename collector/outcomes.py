@@ -1,0 +1,180 @@
+"""What can become of an attempt and of a rollout: closed sets as enums, outcomes as frozen values.
+
+Three questions stay apart: is the sample usable as a measurement (``masked``), what kind of thing went wrong (``kind``), and
+why (``reason``). A kind never implies a retry decision; ``terminal`` does.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, TypeAlias
+
+#: Longest reason kept, in characters, as NeMo Gym's EpisodeFailure defines it.
+REASON_LIMIT: Final = 2000
+#: Longest response body kept as evidence, in characters; an ellipsis marks the cut.
+BODY_LIMIT: Final = 2000
+
+_KIND_NAME: Final = re.compile(r"(?:[a-z][a-z0-9_]*:)?[a-z][a-z0-9_]*")
+
+
+class RolloutState(StrEnum):
+    """Where a rollout stands; always exactly one, and over an inventory they add up to ``expected``."""
+
+    MEASURED = "measured"
+    MASKED = "masked"
+    UNSCORED = "unscored"
+    OMITTED = "omitted"
+    FAILED = "failed"
+    EXHAUSTED = "exhausted"
+    UNKNOWN = "unknown"
+    NEVER_DISPATCHED = "never_dispatched"
+
+
+class Delivery(StrEnum):
+    """Whether a failed request reached the other side. ``not_sent`` needs proof."""
+
+    NOT_SENT = "not_sent"
+    POSSIBLY_DELIVERED = "possibly_delivered"
+    DELIVERED = "delivered"
+
+
+class FailureSource(StrEnum):
+    """Who says that the attempt failed."""
+
+    ENVIRONMENT = "environment"
+    COLLECTOR = "collector"
+
+
+class FailureClass(StrEnum):
+    """Routing classes this project produces itself. The set is open: a class read from a file may be any string."""
+
+    AGENT_REQUEST_FAILED = "agent_request_failed"
+    AGENT_RUN_ERROR = "agent_run_error"
+    ENVIRONMENT_SERVER_FAILED = "environment_server_failed"
+    JUDGE_FAILED = "judge_failed"
+    JUDGE_INVALID = "judge_invalid"
+    PERMANENT = "permanent"
+    TIMEOUT_EXCEEDED = "timeout_exceeded"
+    SKIPPED = "skipped"
+
+
+class FailureKind(StrEnum):
+    """The 22 registered kinds. ``<server>:<kind>`` and unknown names are kept as they are."""
+
+    TRANSPORT_UNREACHABLE = "transport_unreachable"
+    TRANSPORT_PEER_DROP = "transport_peer_drop"
+    TRANSPORT_TIMEOUT = "transport_timeout"
+    TRANSPORT_LOCAL_RESOURCE = "transport_local_resource"
+    AGENT_RUN_ERROR = "agent_run_error"
+    AGENT_REQUEST_FAILED = "agent_request_failed"
+    AGENT_TIMEOUT = "agent_timeout"
+    AGENT_COMMAND_NOT_ALLOWED = "agent_command_not_allowed"
+    JUDGE_FAILED = "judge_failed"
+    JUDGE_UNPARSEABLE = "judge_unparseable"
+    VERIFIER_ERROR = "verifier_error"
+    PROVIDER_UNAVAILABLE = "provider_unavailable"
+    PROVIDER_QUOTA_EXHAUSTED = "provider_quota_exhausted"
+    PROVIDER_OOM_KILLED = "provider_oom_killed"
+    SESSION_LOST = "session_lost"
+    SESSION_EXPIRED = "session_expired"
+    SESSION_RELEASE_FAILED = "session_release_failed"
+    CANCELLED = "cancelled"
+    KILL_SHAPED = "kill_shaped"
+    SHUTDOWN = "shutdown"
+    PERSISTENCE_FAILED = "persistence_failed"
+    COHORT_INCOMPLETE = "cohort_incomplete"
+
+
+class Stage(StrEnum):
+    """Where in an episode it failed."""
+
+    ADMISSION = "admission"
+    SEED = "seed"
+    AGENT = "agent"
+    VERIFICATION = "verification"
+    CLEANUP = "cleanup"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why an attempt has no result. Nothing here invents a reward."""
+
+    failure_class: str
+    reason: str
+    kind: str | None = None
+    terminal: bool = False
+    source: FailureSource = FailureSource.COLLECTOR
+    delivery: Delivery = Delivery.POSSIBLY_DELIVERED
+    stage: Stage | None = None
+    http_status: int | None = None
+    exception_type: str | None = None
+    response_body: str | None = None
+    #: The saved answer of a failed judge call: kept so that re-judging needs no new answer.
+    response: dict[str, Any] | None = None
+    #: Seconds the other side asked to wait (Retry-After); None when it did not.
+    retry_after_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.source is FailureSource.ENVIRONMENT and self.delivery is not Delivery.DELIVERED:
+            raise ValueError("a failure reported by the environment was delivered to it")
+        object.__setattr__(self, "reason", self.reason[:REASON_LIMIT])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What an agent gives back for one task: an OpenAI Responses object and what a verifier needs of it."""
+
+    response: dict[str, Any]
+    text: str
+    #: The model stopped at a token limit; kept with the row and counted beside the score.
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a verifier says of an answer. ``reward`` None means completed and deliberately unscored."""
+
+    reward: float | None
+    masked: bool = False
+    kind: str | None = None
+    reason: str | None = None
+    #: Further top-level keys for the row (an extracted answer, sub-scores); never keys that start with ``_ng_``.
+    extra: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """An attempt with a result: the answer and its verdict."""
+
+    answer: Answer
+    verdict: Verdict
+
+    @property
+    def state(self) -> RolloutState:
+        """``masked``, ``unscored`` or ``measured``."""
+        if self.verdict.masked:
+            return RolloutState.MASKED
+        return RolloutState.UNSCORED if self.verdict.reward is None else RolloutState.MEASURED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Omitted:
+    """An attempt that the other side asked not to record."""
+
+    reason: str
+
+
+Outcome: TypeAlias = Completed | Failure | Omitted
+
+
+def is_kind_name(name: str) -> bool:
+    """Whether ``name`` is a kind or a ``<server>:<kind>`` by its alphabet; it need not be registered."""
+    return _KIND_NAME.fullmatch(name) is not None
+
+
+def is_reward(value: object) -> bool:
+    """Whether ``value`` can be a score: a finite int or float. A bool, a string, NaN and infinity are not."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,117 @@
+"""What a user can say of one benchmark: the model that `gym eval run` and the `run` section of a submit YAML share.
+
+Names are those of NeMo Gym where it has the key. Unknown keys are refused. Fields marked ``REPORTING`` or ``CONNECTION``
+do not belong to the experiment's identity: changing them never makes saved work foreign.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic.config import JsonDict
+
+#: Field metadata: where or how fast, not what is measured.
+CONNECTION: Final[JsonDict] = {"identity": False}
+#: Field metadata: how results are reported or when work is done, not what is measured.
+REPORTING: Final[JsonDict] = {"identity": False}
+
+
+class StrictModel(BaseModel):
+    """Frozen, and a key that is not a field is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=False)
+
+
+def identity_of(model: BaseModel) -> dict[str, Any]:
+    """The fields of ``model`` that belong to the experiment, as JSON values; nested models likewise."""
+    kept: dict[str, Any] = {}
+    for name, info in type(model).model_fields.items():
+        extra = info.json_schema_extra
+        if isinstance(extra, dict) and extra.get("identity") is False:
+            continue
+        value = getattr(model, name)
+        kept[name] = identity_of(value) if isinstance(value, BaseModel) else _plain(value)
+    return kept
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    return value
+
+
+def _refuse_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("must be a number, not true or false")  # noqa: TRY004 - pydantic turns ValueError into its own
+    return value
+
+
+Count = Annotated[int, BeforeValidator(_refuse_bool), Field(ge=1)]
+Seconds = Annotated[float, BeforeValidator(_refuse_bool), Field(gt=0, allow_inf_nan=False)]
+
+
+class PromptConfig(StrictModel):
+    """Builds ``responses_create_params.input`` from the plain fields of a row, by ``str.format`` substitution."""
+
+    user: str
+    system: str | None = None
+
+
+class Timeouts(StrictModel):
+    """Every wait has an end. Nothing here can be null: null would mean for ever."""
+
+    connect_s: Seconds = 10.0
+    #: The whole request, from the moment it leaves to the last byte.
+    request_s: Seconds = 600.0
+    #: Longest time without a single byte once the request has left.
+    stall_s: Seconds = 300.0
+
+
+class RetrySettings(StrictModel):
+    """How often a rollout may be tried, and how often a request inside one attempt."""
+
+    max_attempts: Count = Field(default=3, description="dispatched attempts of a rollout over the life of the run")
+    max_interruptions: Annotated[int, Field(ge=0)] | None = Field(
+        default=None, description="attempts cut short that do not count against max_attempts; null: they share it"
+    )
+    #: Requests that provably were not executed (refused connection, 429, 503) are repeated inside the attempt.
+    max_tries: Count = 5
+    backoff_s: Seconds = 1.0
+    backoff_max_s: Seconds = 30.0
+    #: No further try of a request begins after this many seconds of one attempt.
+    retry_deadline_s: Seconds = 300.0
+
+
+class RunSettings(StrictModel):
+    """One benchmark, from its dataset to its verifier, and how to collect it."""
+
+    input_jsonl_fpath: Path
+    output_jsonl_fpath: Path = Field(json_schema_extra=REPORTING)
+    prompt_config: PromptConfig | Path | None = None
+    responses_create_params: dict[str, Any] = Field(default_factory=dict, description="merged over each row's, one level")
+    limit: Count | None = None
+    num_repeats: Count = 1
+    num_repeats_add_seed: bool = False
+
+    policy_model_name: str | None = None
+    policy_base_url: str | None = Field(default=None, json_schema_extra=CONNECTION)
+    policy_api_key: SecretStr | None = Field(default=None, json_schema_extra=CONNECTION)
+
+    agent: dict[str, Any] = Field(default_factory=lambda: {"type": "openai_chat"}, description="`type` and its settings")
+    verifier: dict[str, Any] = Field(description="`type` and its settings")
+
+    num_samples_in_parallel: Count = Field(default=16, json_schema_extra=REPORTING, description="requests in flight at once")
+    timeouts: Timeouts = Field(default_factory=Timeouts, json_schema_extra=REPORTING)
+    retry: RetrySettings = Field(default_factory=RetrySettings, json_schema_extra=REPORTING)
+    durability: Literal["fsync", "flush"] = Field(default="fsync", json_schema_extra=REPORTING)
+    resume_from_cache: bool = Field(default=True, json_schema_extra=REPORTING)
+    allow_unsafe_resume: bool = Field(default=False, json_schema_extra=REPORTING)
+
+    @model_validator(mode="after")
+    def _typed_plugins(self) -> Self:
+        for name in ("agent", "verifier"):
+            if not isinstance(getattr(self, name).get("type"), str):
+                raise ValueError(f"{name}.type is missing: name one")  # noqa: TRY004 - pydantic turns ValueError into its own
+        return self

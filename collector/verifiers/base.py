@@ -1,0 +1,64 @@
+"""The contract of a verifier: a row and its answer in, a verdict or a failure out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from collector.outcomes import Answer, Failure, Verdict
+from collector.registry import Registry
+from collector.settings import StrictModel
+
+
+class VerifierSettings(StrictModel):
+    """Settings under ``verifier:``; ``type`` names the verifier."""
+
+    type: str
+
+
+S_co = TypeVar("S_co", bound=VerifierSettings, covariant=True)
+
+
+class Verifier(ABC, Generic[S_co]):
+    """Grades answers of one run. The collector enters it once, calls ``verify`` per answer, and closes it."""
+
+    Settings: ClassVar[type[VerifierSettings]]
+
+    def __init__(self, settings: S_co) -> None:
+        self.settings = settings
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        return None
+
+    def check_row(self, row: dict[str, Any]) -> None:
+        """Raise ValueError with what is missing when ``row`` cannot be graded. Called for each row before any dispatch."""
+        del row
+
+    def identity(self) -> dict[str, Any]:
+        """What beside the settings decides a verdict (the digest of a user's own code, say); part of the experiment."""
+        return {}
+
+    @abstractmethod
+    async def verify(self, row: dict[str, Any], answer: Answer) -> Verdict | Failure:
+        """Grade ``answer`` to the materialized ``row``. Neither may be changed.
+
+        An exception that escapes becomes a ``verifier_error`` failure of this one rollout.
+        """
+
+
+VERIFIERS: Registry[Verifier[VerifierSettings]] = Registry(
+    kind="verifier",
+    group="gym_eval.verifiers",
+    base=Verifier,
+    builtin={
+        "exact_match": "collector.verifiers.text:ExactMatchVerifier",
+        "regex": "collector.verifiers.text:RegexVerifier",
+        "number": "collector.verifiers.number:NumberVerifier",
+        "multiple_choice": "collector.verifiers.choice:MultipleChoiceVerifier",
+        "math": "collector.verifiers.math:MathVerifier",
+        "python": "collector.verifiers.python:PythonVerifier",
+    },
+)
