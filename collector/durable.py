@@ -270,3 +270,13 @@ def _umask() -> int:
     current = os.umask(0o077)
     os.umask(current)
     return current
+
+
+def overwrite_note(path: Path, data: bytes) -> None:
+    """Replace the content of ``path`` in place, keeping its inode. Not atomic and not durable: for notes to people."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, data, 0)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,235 @@
+"""The frozen list of all rollouts of a run: made from a dataset, written once, read by offset."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import string
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from pydantic import ValidationError
+
+from collector import jsonl, rows
+from collector.errors import ConfigError, CorruptArtifactError, DatasetError, NoTasksError, NotFoundError
+from collector.settings import PromptConfig, RunSettings
+
+#: Bytes read at once when an inventory is scanned.
+_BLOCK = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Materialized:
+    """An inventory in memory, in (task, repeat) order: one encoded line for each rollout, and what binds it to its source."""
+
+    lines: list[bytes]
+    source_digest: str
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file's bytes, in hex."""
+        return digest_of_lines(self.lines)
+
+
+def digest_of_lines(lines: Sequence[bytes]) -> str:
+    """SHA-256 over the concatenation of ``lines``, in hex."""
+    hasher = hashlib.sha256()
+    for line in lines:
+        hasher.update(line)
+    return hasher.hexdigest()
+
+
+def materialize(settings: RunSettings) -> Materialized:
+    """Every rollout that ``settings`` asks for. Reads the dataset, writes nothing.
+
+    Identical input lines are one task, repeated; repeats of a task are adjacent. Raises DatasetError with file and line.
+    """
+    path = settings.input_jsonl_fpath
+    prompt = load_prompt(settings.prompt_config)
+    hasher = hashlib.sha256()
+    lines: list[bytes] = []
+    for task, copies, row in _tasks(path, settings.limit, prompt, settings, hasher):
+        lines.extend(
+            rows.inventory_line(_seeded(row, repeat) if settings.num_repeats_add_seed else row, task, repeat)
+            for repeat in range(copies * settings.num_repeats)
+        )
+    if not lines:
+        raise NoTasksError("the dataset has no rows.", "Nothing can be evaluated.", path)
+    return Materialized(lines, hasher.hexdigest())
+
+
+def load_prompt(config: PromptConfig | Path | None) -> PromptConfig | None:
+    """The prompt template itself, read from its YAML file when a path is given."""
+    if config is None or isinstance(config, PromptConfig):
+        return config
+    try:
+        return PromptConfig.model_validate(yaml.safe_load(config.read_text()))
+    except FileNotFoundError as error:
+        raise NotFoundError("there is no such prompt file.", "Check prompt_config.", config) from error
+    except (ValidationError, yaml.YAMLError) as error:
+        problem = " ".join(str(error).split())
+        raise ConfigError(f"not a prompt file: {problem}", "It has `user` and, if wanted, `system`.", config) from error
+
+
+def _tasks(
+    path: Path, limit: int | None, prompt: PromptConfig | None, settings: RunSettings, hasher: Any
+) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """(task number, how often its line occurs, row) in order of first appearance."""
+    copies: dict[bytes, int] = {}
+    found: list[dict[str, Any]] = []
+    for number, line in islice(_dataset_lines(path), limit):
+        hasher.update(line + b"\n")
+        if line not in copies:
+            found.append(_row(line, path, number, prompt, settings))
+        copies[line] = copies.get(line, 0) + 1
+    for task, (count, row) in enumerate(zip(copies.values(), found, strict=True)):
+        yield task, count, row
+
+
+def _dataset_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    try:
+        yield from jsonl.read_lines(path)
+    except FileNotFoundError as error:
+        raise NotFoundError("there is no such dataset.", "Check input_jsonl_fpath.", path) from error
+    except IsADirectoryError as error:
+        raise NotFoundError("the dataset is a directory.", "Name a JSONL file in input_jsonl_fpath.", path) from error
+
+
+def _row(line: bytes, path: Path, number: int, prompt: PromptConfig | None, settings: RunSettings) -> dict[str, Any]:
+    where = f"{path}:{number}"
+    try:
+        row = jsonl.loads(line)
+    except ValueError as error:
+        raise DatasetError(f"not JSON: {error}.", "Each line must be one JSON object.", where) from error
+    if not isinstance(row, dict):
+        raise DatasetError(f"a {type(row).__name__}, not an object.", "Each line must be one JSON object.", where)
+    if reserved := sorted(key for key in row if key.startswith("_ng_")):
+        raise DatasetError(f"the row has reserved keys: {', '.join(reserved)}.", "Remove keys that start with _ng_.", where)
+    params = row.get("responses_create_params", {})
+    if not isinstance(params, dict):
+        raise DatasetError("responses_create_params is not an object.", "", where)
+    params = {**params, **settings.responses_create_params}
+    if prompt is not None:
+        if "input" in params:
+            raise DatasetError("the row has an input and the run a prompt_config.", "Use one of them.", where)
+        params["input"] = _messages(prompt, row, where)
+    if "input" not in params:
+        raise DatasetError("no responses_create_params.input.", "Give the row one, or the run a prompt_config.", where)
+    return {**row, "responses_create_params": params}
+
+
+def _messages(prompt: PromptConfig, row: dict[str, Any], where: str) -> list[dict[str, str]]:
+    parts = {"system": prompt.system, "user": prompt.user}
+    return [{"role": role, "content": _fill(text, row, where)} for role, text in parts.items() if text is not None]
+
+
+def _fill(template: str, row: dict[str, Any], where: str) -> str:
+    try:
+        return string.Formatter().vformat(template, (), row)
+    except (KeyError, IndexError, AttributeError, ValueError) as error:
+        have = ", ".join(sorted(row)) or "no fields"
+        what = f"the prompt needs {error} and the row has {have}."
+        raise DatasetError(what, "Change prompt_config or the row.", where) from error
+
+
+def _seeded(row: dict[str, Any], repeat: int) -> dict[str, Any]:
+    params = dict(row["responses_create_params"])
+    metadata = dict(params.get("metadata") or {})
+    body = jsonl.loads(metadata.get("extra_body", "{}").encode())
+    metadata["extra_body"] = jsonl.dumps({**body, "seed": repeat}).decode()
+    return {**row, "responses_create_params": {**params, "metadata": metadata}}
+
+
+class Inventory:
+    """A written inventory: which rollouts there are, and the line of each, read when it is asked for.
+
+    Memory: 16 bytes a rollout, plus explicit ids. The digest over all bytes is computed in the same pass.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offsets: array[int] = array("q", [0])
+        self._keys: array[int] = array("q")
+        self._explicit: dict[int, str] = {}
+        hasher = hashlib.sha256()
+        decoder = msgspec.json.Decoder(rows.RowStamp)
+        for block in line_blocks(path):
+            hasher.update(block)
+            self._index(block, decoder)
+        self.digest = hasher.hexdigest()
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _index(self, block: bytes, decoder: msgspec.json.Decoder[rows.RowStamp]) -> None:
+        offset = self._offsets[-1]
+        for line in block.splitlines(keepends=True) if b"\r" not in block else _lf_lines(block):
+            offset += len(line)
+            try:
+                stamp = decoder.decode(line)
+            except ValueError as error:
+                raise CorruptArtifactError(self.path, len(self._keys) + 1, f"not an inventory row ({error}).") from error
+            if stamp.explicit_id is not None:
+                self._explicit[len(self._keys)] = stamp.explicit_id
+            self._keys.append(stamp.task << 32 | stamp.repeat)
+            self._offsets.append(offset)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def task(self, index: int) -> int:
+        """The task number of rollout ``index``."""
+        return self._keys[index] >> 32
+
+    def repeat(self, index: int) -> int:
+        """The repeat number of rollout ``index``."""
+        return self._keys[index] & 0xFFFFFFFF
+
+    def rollout_id(self, index: int) -> str:
+        """``<task>-<repeat>``, or the explicit id that the dataset gave."""
+        return self._explicit.get(index) or f"{self.task(index)}-{self.repeat(index)}"
+
+    def line(self, index: int) -> bytes:
+        """The materialized row as it stands in the file, newline included."""
+        begin, end = self._offsets[index], self._offsets[index + 1]
+        return os.pread(self._descriptor, end - begin, begin)
+
+    def index_by_id(self) -> dict[str, int]:
+        """Every rollout id with its index; built when asked for. Raises CorruptArtifactError for an id that occurs twice."""
+        found = {self.rollout_id(index): index for index in range(len(self))}
+        if len(found) != len(self):
+            raise CorruptArtifactError(self.path, 0, "a rollout id occurs twice.")
+        return found
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def line_blocks(path: Path, *, start: int = 0) -> Iterator[bytes]:
+    """The bytes of ``path`` from ``start`` in blocks that end with a line; the last one may lack its newline."""
+    with path.open("rb", buffering=0) as file:
+        file.seek(start)
+        rest = b""
+        while chunk := file.read(_BLOCK):
+            chunk = rest + chunk
+            end = chunk.rfind(b"\n") + 1
+            rest = chunk[end:]
+            if end:
+                yield chunk[:end]
+        if rest:
+            yield rest
+
+
+def _lf_lines(block: bytes) -> Iterator[bytes]:
+    begin = 0
+    while begin < len(block):
+        end = block.find(b"\n", begin) + 1 or len(block)
+        yield block[begin:end]
+        begin = end

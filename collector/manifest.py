@@ -1,0 +1,125 @@
+"""What a prepared run is: its identity, field by field, and its inventory's digest. Written last: it proves preparation."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import Field, ValidationError
+
+from collector import jsonl
+from collector.errors import CorruptArtifactError, IdentityError
+from collector.settings import StrictModel
+
+FORMAT: Final = 1
+
+
+class ShardPlace(StrictModel):
+    """Which part of a benchmark's inventory this shard holds. ``count`` shards with digest ``whole`` make it complete."""
+
+    index: int = Field(ge=0)
+    count: int = Field(ge=1)
+    whole_digest: str
+    whole_expected: int = Field(ge=1)
+
+
+class Manifest(StrictModel):
+    """The record ``<stem>_manifest.json``, format 1."""
+
+    schema_version: Literal[1] = FORMAT
+    selection_policy: Literal["latest_dispatched"] = "latest_dispatched"
+    run_id: str
+    benchmark: str
+    created_at: str
+    expected: int = Field(ge=1)
+    source_digest: str
+    inventory_digest: str
+    config_digest: str
+    #: The normalized experiment configuration behind ``config_digest``, so that a mismatch can be shown field by field.
+    config: dict[str, Any]
+    shard: ShardPlace | None = None
+    lock_backend: Literal["flock", "strict_soft"] = "flock"
+    legacy_import: bool = False
+    identity_overridden: bool = False
+
+    def encode(self) -> bytes:
+        """The file's bytes: indented JSON with a final newline, since people read it."""
+        return self.model_dump_json(indent=2).encode() + b"\n"
+
+
+def parse_manifest(data: bytes, path: Path) -> Manifest:
+    """The manifest in ``data``. Raises CorruptArtifactError for another format number or any unknown or missing key."""
+    try:
+        value = jsonl.loads(data)
+        version = value.get("schema_version") if isinstance(value, dict) else None
+        if version != FORMAT:
+            what = f"manifest format {version!r} is not supported (this program reads format {FORMAT})."
+            raise CorruptArtifactError(path, 0, what, "Use the version of gym-eval that wrote it, or start a new run.")
+        return Manifest.model_validate(value)
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise CorruptArtifactError(path, 0, f"not a manifest ({problems}).") from error
+    except ValueError as error:
+        raise CorruptArtifactError(path, 0, f"not JSON ({error}).") from error
+
+
+def read_manifest(path: Path) -> Manifest | None:
+    """The manifest at ``path``; None when there is no such file."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return parse_manifest(data, path)
+
+
+def digest_of(value: Any) -> str:
+    """SHA-256 of the canonical JSON of ``value``, in hex."""
+    return hashlib.sha256(jsonl.canonical(value)).hexdigest()
+
+
+def check_identity(saved: Manifest, wanted: Manifest, path: Path) -> None:
+    """Raise IdentityError with every field that differs, unless both describe one experiment."""
+    differences = list(_differences(saved, wanted))
+    if differences:
+        shown = "; ".join(differences[:20]) + ("; ..." if len(differences) > 20 else "")
+        raise IdentityError(
+            f"the saved work belongs to another experiment: {shown}.",
+            "Use another output path for the new experiment, or give back the old settings.",
+            path,
+        )
+
+
+def _differences(saved: Manifest, wanted: Manifest) -> list[str]:
+    old, new = flatten(saved.config), flatten(wanted.config)
+    found = [
+        f"{key}: saved {_short(old.get(key))}, now {_short(new.get(key))}"
+        for key in sorted({*old, *new})
+        if old.get(key) != new.get(key)
+    ]
+    if saved.source_digest != wanted.source_digest:
+        found.append("the dataset's content")
+    if saved.inventory_digest != wanted.inventory_digest and not found:
+        found.append("the materialized inputs")
+    if saved.shard != wanted.shard:
+        found.append(f"the shard: saved {_place(saved.shard)}, now {_place(wanted.shard)}")
+    return found
+
+
+def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested objects as ``a.b.c`` keys; lists and scalars are leaves."""
+    if isinstance(value, dict) and value:
+        flat: dict[str, Any] = {}
+        for key, item in value.items():
+            flat.update(flatten(item, f"{prefix}.{key}" if prefix else str(key)))
+        return flat
+    return {prefix: value}
+
+
+def _short(value: Any) -> str:
+    text = "nothing" if value is None else jsonl.dumps(value).decode(errors="replace")
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _place(shard: ShardPlace | None) -> str:
+    return "none" if shard is None else f"{shard.index} of {shard.count}"

@@ -1,0 +1,162 @@
+"""The one place where ``_ng_*`` keys are written and read: result rows, failure rows, and their identity stamps.
+
+A result row is the materialized input row, the answer, the verdict and the stamps. Input bytes are spliced in as they
+stand, so that nothing a user wrote changes on its way through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from collector import jsonl
+from collector.failure_record import FailureRecord, record_of
+from collector.outcomes import BODY_LIMIT, Completed, Failure
+
+TASK_INDEX: Final = "_ng_task_index"
+ROLLOUT_INDEX: Final = "_ng_rollout_index"
+ROLLOUT_ID: Final = "_ng_rollout_id"
+ATTEMPT_INDEX: Final = "_ng_attempt_index"
+RUN_ID: Final = "_ng_run_id"
+SESSION: Final = "_ng_session"
+FAILURE_CLASS: Final = "_ng_failure_class"
+FAILURE_RECORD: Final = "_ng_failure_record"
+
+
+class RowStamp(msgspec.Struct, frozen=True, kw_only=True):
+    """Which attempt of which rollout a row belongs to, and where it is stored; every other key is passed over."""
+
+    task: int = msgspec.field(name=TASK_INDEX)
+    repeat: int = msgspec.field(name=ROLLOUT_INDEX)
+    explicit_id: str | None = msgspec.field(default=None, name=ROLLOUT_ID)
+    attempt: int = msgspec.field(default=0, name=ATTEMPT_INDEX)
+    run_id: str | None = msgspec.field(default=None, name=RUN_ID)
+    session: int | None = msgspec.field(default=None, name=SESSION)
+    failure_class: str | None = msgspec.field(default=None, name=FAILURE_CLASS)
+
+    @property
+    def rollout_id(self) -> str:
+        return self.explicit_id or f"{self.task}-{self.repeat}"
+
+
+class SavedVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What a result row says of its score."""
+
+    reward: float | int | None = None
+    mask_sample: bool = False
+    response: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_stamp_decoder = msgspec.json.Decoder(RowStamp)
+_verdict_decoder = msgspec.json.Decoder(SavedVerdict)
+
+
+def parse_stamp(line: bytes) -> RowStamp:
+    """The identity of the row in ``line``. Raises ValueError when it has none or is not JSON."""
+    return _stamp_decoder.decode(line)
+
+
+def parse_verdict(line: bytes) -> SavedVerdict:
+    """The score of the result row in ``line``. Raises ValueError when its reward is neither a number nor null."""
+    return _verdict_decoder.decode(line)
+
+
+def is_truncated(response: Mapping[str, Any]) -> bool:
+    """Whether a Responses object says that the model stopped at a token limit."""
+    details = response.get("incomplete_details")
+    return isinstance(details, dict) and details.get("reason") == "max_output_tokens"
+
+
+def inventory_line(row: Mapping[str, Any], task: int, repeat: int) -> bytes:
+    """The materialized row of one rollout as a line, newline included, with both indices."""
+    return jsonl.dumps({**row, TASK_INDEX: task, ROLLOUT_INDEX: repeat}) + b"\n"
+
+
+def result_line(source: bytes, row: Mapping[str, Any], done: Completed, *, run_id: str, session: int, attempt: int) -> bytes:
+    """The main-file row of a completed attempt. ``source`` is the inventory line that ``row`` was parsed from."""
+    verdict = done.verdict
+    added: dict[str, Any] = {**verdict.extra, "response": done.answer.response}
+    if verdict.reward is not None:
+        added["reward"] = verdict.reward
+    else:
+        added["execute_only"] = True
+    added["mask_sample"] = verdict.masked
+    if verdict.kind is not None or verdict.reason is not None:
+        added["failure_kind"] = verdict.kind
+        added["failure_reason"] = verdict.reason
+    return _splice(source, row, {**added, **_stamps(run_id, session, attempt)})
+
+
+def failure_line(
+    source: bytes,
+    row: Mapping[str, Any],
+    failure: Failure,
+    *,
+    rollout_id: str,
+    run_id: str,
+    session: int,
+    attempt: int,
+) -> bytes:
+    """The sidecar row of a failed attempt: the task's own fields, the record, and NeMo Gym's aliases beside it."""
+    record = record_of(failure, rollout_id=rollout_id, attempt=attempt, run_id=run_id)
+    added: dict[str, Any] = {
+        FAILURE_CLASS: failure.failure_class,
+        "_ng_failure_terminal": failure.terminal,
+        "_ng_failure_type": failure.exception_type,
+        "_ng_failure_message": failure.reason,
+        "_ng_failure_http_status": failure.http_status,
+        "_ng_failure_response_body": _cut(failure.response_body),
+        "failure_kind": failure.kind,
+        "failure_reason": failure.reason,
+        FAILURE_RECORD: msgspec.to_builtins(record),
+    }
+    if failure.stage is not None:
+        added["_ng_failure_stage"] = failure.stage.value
+    if failure.response is not None:
+        added["response"] = failure.response
+    return _splice(source, row, {**added, **_stamps(run_id, session, attempt)})
+
+
+def parse_failure(line: bytes) -> tuple[RowStamp, FailureRecord]:
+    """Identity and record of the sidecar row in ``line``. Raises ValueError when the two do not agree."""
+    stamp = parse_stamp(line)
+    record = _failure_decoder.decode(line).record
+    record.check()
+    same = (record.episode_id.rollout_id, record.episode_id.attempt, record.run_id)
+    if same != (stamp.rollout_id, stamp.attempt, stamp.run_id):
+        raise ValueError(f"the failure record is of {same}, its row of {stamp.rollout_id!r} attempt {stamp.attempt}")
+    return stamp, record
+
+
+class _FailureRow(msgspec.Struct, frozen=True):
+    record: FailureRecord = msgspec.field(name=FAILURE_RECORD)
+    terminal: bool = msgspec.field(name="_ng_failure_terminal", default=False)
+
+    def __post_init__(self) -> None:
+        if self.terminal != self.record.failure.terminal:
+            raise ValueError("the failure record and its row disagree on terminal")
+
+
+_failure_decoder = msgspec.json.Decoder(_FailureRow)
+
+
+def _stamps(run_id: str, session: int, attempt: int) -> dict[str, Any]:
+    stamps: dict[str, Any] = {RUN_ID: run_id, SESSION: session}
+    # Attempt 0 stays unstamped, as NeMo Gym writes it.
+    if attempt:
+        stamps[ATTEMPT_INDEX] = attempt
+    return stamps
+
+
+def _splice(source: bytes, row: Mapping[str, Any], added: dict[str, Any]) -> bytes:
+    if added.keys().isdisjoint(row):
+        return source.rstrip()[:-1] + b"," + jsonl.dumps(added)[1:] + b"\n"
+    return jsonl.dumps({**row, **added}) + b"\n"
+
+
+def _cut(body: str | None) -> str | None:
+    if body is None or len(body) <= BODY_LIMIT:
+        return body
+    return body[:BODY_LIMIT] + "…"

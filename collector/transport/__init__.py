@@ -1,0 +1,1 @@
+"""HTTP requests of agents and probes: libcurl on the running event loop, every wait bounded, every fault a value."""
