@@ -15,7 +15,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -61,6 +61,18 @@ def publish(path: Path, data: bytes, *, mode: int | None = None) -> None:
     """Make ``path`` hold exactly ``data``: after a crash a reader sees the old file or the new one, never a mixture."""
     with staged(path, mode=mode) as file:
         file.write(data)
+
+
+def publish_lines(path: Path, lines: Iterable[bytes]) -> None:
+    """``publish`` for a file made of many pieces, written in blocks."""
+    with staged(path) as file:
+        block = bytearray()
+        for line in lines:
+            block += line
+            if len(block) >= _COPY_CHUNK:
+                file.write(bytes(block))
+                block.clear()
+        file.write(bytes(block))
 
 
 @contextmanager
@@ -226,6 +238,16 @@ def truncate(path: Path, size_bytes: int) -> None:
         os.close(descriptor)
 
 
+def end_line(path: Path) -> None:
+    """Give the last line of ``path`` the newline it lacks, durably."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    try:
+        _write_all(descriptor, b"\n")
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def sweep(path: Path) -> list[Path]:
     """Remove the temporaries that a crashed publication of ``path`` left beside it, and name them.
 
@@ -245,6 +267,8 @@ def _temporary_name(target: Path) -> Path:
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
+    if not data:
+        return
     written = os.write(descriptor, data)
     view = memoryview(data)
     while written < len(data):

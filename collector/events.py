@@ -7,7 +7,7 @@ Offsets and lengths are bytes, newline included; a checksum is the CRC-32 of exa
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -81,10 +81,15 @@ class OmittedEvent(_Event, frozen=True, tag="omitted"):
 
 
 class Lost(_Event, frozen=True, tag="lost"):
-    """The row of an outcome was found cut off at the end of its file and removed: the attempt counts as interrupted."""
+    """The row of an outcome was found cut off at the end of its file, at ``offset``: the attempt counts as interrupted.
+
+    Written before the remains are removed, so that a crash between the two is repaired the same way again.
+    """
 
     rollout_id: str
     attempt_index: int
+    file: Literal["rollouts", "failures"]
+    offset: int
     reason: str
 
 

@@ -53,21 +53,31 @@ class RowRanges:
     """The byte ranges of one file that events account for, in journal order, and where they leave gaps."""
 
     end: int = 0
+    #: The row that ends at ``end``, and the journal line that recorded it.
+    last: Success | Failed | None = None
+    last_line: int = 0
     gaps: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     #: Ranges that begin before ``end``: a row of an older session that landed between others.
     early: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
 
-    def add(self, offset: int, length: int) -> None:
-        """Account for one row."""
-        if offset < self.end:
-            self.early.append((offset, offset + length))
+    def add(self, event: Success | Failed, line: int) -> None:
+        """Account for the row of ``event``."""
+        if event.offset < self.end:
+            self.early.append((event.offset, event.offset + event.length))
             return
-        if offset > self.end:
-            self.gaps.append((self.end, offset))
-        self.end = offset + length
+        if event.offset > self.end:
+            self.gaps.append((self.end, event.offset))
+        self.end = event.offset + event.length
+        self.last = event
+        self.last_line = line
+
+    def cut(self, offset: int) -> None:
+        """The last row is gone: the file is to end at ``offset``."""
+        self.end = offset
+        self.last = None
 
     def unaccounted(self, size: int) -> list[tuple[int, int]]:
-        """The ranges of a file of ``size`` bytes that no event accounts for. Raises HistoryError where two rows overlap."""
+        """The ranges of a file of ``size`` bytes that no event accounts for, in order."""
         open_ranges = [*self.gaps, *([(self.end, size)] if size > self.end else [])]
         for begin, end in sorted(self.early):
             open_ranges = [part for whole in open_ranges for part in _without(whole, begin, end)]
@@ -90,7 +100,6 @@ class History:
         self.elapsed: array[float] = array("f", [math.nan]) * expected
         self.truncated: set[int] = set()
         self.kinds: dict[int, str] = {}
-        self.reasons: dict[int, str] = {}
         self.sessions: list[SessionStarted] = []
         self.ended: dict[int, SessionEnded] = {}
         self.main = RowRanges()
@@ -112,9 +121,9 @@ class History:
                 position = index.get(event.rollout_id)
                 if position is None:
                     raise HistoryError(f"rollout {event.rollout_id!r} is not in the inventory")
-                self._apply(event, position)
-            self.events += 1
-            self.last_at = event.at
+                self.apply(event, position)
+                continue
+            self._count(event)
 
     def past(self, index: int) -> Past:
         """What retry decisions need to know of rollout ``index``."""
@@ -163,37 +172,41 @@ class History:
             raise HistoryError(f"session {event.session} begins after session {self.session}")
         self.sessions.append(event)
 
-    def _apply(self, event: Dispatched | Outcome | Lost, index: int) -> None:
+    def apply(self, event: Dispatched | Outcome | Lost, index: int) -> None:
+        """Apply one event of rollout ``index``; one of an older session is accounted for and decides nothing."""
         if isinstance(event, Success):
-            self.main.add(event.offset, event.length)
+            self.main.add(event, self.events + 1)
         elif isinstance(event, Failed):
-            self.sidecar.add(event.offset, event.length)
+            self.sidecar.add(event, self.events + 1)
         if event.session < self.session:
             self.late_events += 1
         elif isinstance(event, Dispatched):
             self.dispatch(index, event.attempt_index, event.session)
         elif isinstance(event, Lost):
-            self._lose(index, event)
+            self.lose(index, event)
         else:
             self.settle(index, event)
+        self._count(event)
 
-    def _lose(self, index: int, event: Lost) -> None:
+    def _count(self, event: Event) -> None:
+        self.events += 1
+        self.last_at = event.at
+
+    def lose(self, index: int, event: Lost) -> None:
+        """The row of an outcome is gone: its attempt has none any more."""
         self.recorded[index] &= ~(1 << event.attempt_index)
         if event.attempt_index == self.latest[index]:
+            self._forget(index)
             self.codes[index] = Code.UNKNOWN
-            self.rewards[index] = math.nan
-            self.truncated.discard(index)
-            self.kinds.pop(index, None)
-        for ranges in (self.main, self.sidecar):
-            ranges.end = min(ranges.end, self.offsets[index]) if ranges.end == self._end(index) else ranges.end
+        (self.main if event.file == "rollouts" else self.sidecar).cut(event.offset)
 
-    def _end(self, index: int) -> int:
-        return self.offsets[index] + self.lengths[index]
-
-    def _select(self, index: int, event: Outcome) -> None:
+    def _forget(self, index: int) -> None:
         self.rewards[index] = math.nan
         self.truncated.discard(index)
         self.kinds.pop(index, None)
+
+    def _select(self, index: int, event: Outcome) -> None:
+        self._forget(index)
         match event:
             case Success():
                 self.codes[index] = _success_code(event)

@@ -23,6 +23,8 @@ RUN_ID: Final = "_ng_run_id"
 SESSION: Final = "_ng_session"
 FAILURE_CLASS: Final = "_ng_failure_class"
 FAILURE_RECORD: Final = "_ng_failure_record"
+#: The Responses API's word for an answer that stopped at the token limit.
+TOKEN_LIMIT: Final = "max_output_tokens"  # noqa: S105 - a reason, not a password
 
 
 class RowStamp(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,12 +43,30 @@ class RowStamp(msgspec.Struct, frozen=True, kw_only=True):
         return self.explicit_id or f"{self.task}-{self.repeat}"
 
 
+class IncompleteDetails(msgspec.Struct, frozen=True):
+    """Why a response is incomplete."""
+
+    reason: str | None = None
+
+
+class SavedResponse(msgspec.Struct, frozen=True):
+    """What of a Responses object decides a count."""
+
+    incomplete_details: IncompleteDetails | None = None
+
+
 class SavedVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """What a result row says of its score."""
 
     reward: float | int | None = None
     mask_sample: bool = False
-    response: msgspec.Raw = msgspec.Raw(b"null")
+    response: SavedResponse | None = None
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether the saved answer stopped at a token limit."""
+        details = self.response.incomplete_details if self.response else None
+        return details is not None and details.reason == TOKEN_LIMIT
 
 
 _stamp_decoder = msgspec.json.Decoder(RowStamp)
@@ -63,12 +83,6 @@ def parse_verdict(line: bytes) -> SavedVerdict:
     return _verdict_decoder.decode(line)
 
 
-def is_truncated(response: Mapping[str, Any]) -> bool:
-    """Whether a Responses object says that the model stopped at a token limit."""
-    details = response.get("incomplete_details")
-    return isinstance(details, dict) and details.get("reason") == "max_output_tokens"
-
-
 def inventory_line(row: Mapping[str, Any], task: int, repeat: int) -> bytes:
     """The materialized row of one rollout as a line, newline included, with both indices."""
     return jsonl.dumps({**row, TASK_INDEX: task, ROLLOUT_INDEX: repeat}) + b"\n"
@@ -80,7 +94,7 @@ def result_line(source: bytes, row: Mapping[str, Any], done: Completed, *, run_i
     added: dict[str, Any] = {**verdict.extra, "response": done.answer.response}
     if verdict.reward is not None:
         added["reward"] = verdict.reward
-    else:
+    elif not verdict.masked:
         added["execute_only"] = True
     added["mask_sample"] = verdict.masked
     if verdict.kind is not None or verdict.reason is not None:

@@ -34,6 +34,10 @@ class Agent(ABC, Generic[S_co]):
     async def __aexit__(self, *exc: object) -> None:
         return None
 
+    def check_row(self, row: dict[str, Any]) -> None:
+        """Raise ValueError with what is wrong when ``row`` cannot be sent. Called for each row before any dispatch."""
+        del row
+
     @abstractmethod
     async def answer(self, row: dict[str, Any]) -> Answer | Failure:
         """Answer the materialized row. ``row`` is shared: do not change it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from collector.outcomes import Answer, Failure, Verdict
+from collector.outcomes import Answer, Failure, FailureKind, Verdict
 from collector.registry import Registry
 from collector.settings import StrictModel
 
@@ -47,6 +47,17 @@ class Verifier(ABC, Generic[S_co]):
 
         An exception that escapes becomes a ``verifier_error`` failure of this one rollout.
         """
+
+
+def verdict_for_truncated(answer: Answer) -> Verdict | None:
+    """A masked verdict for an answer that hit the token limit before it said anything; None for every other answer.
+
+    An empty answer of that sort measures the limit, not the model, so it must not become a reward of 0.
+    """
+    if not answer.truncated or answer.text.strip():
+        return None
+    reason = "the model stopped at the token limit before it answered"
+    return Verdict(reward=None, masked=True, kind=FailureKind.AGENT_RUN_ERROR, reason=reason)
 
 
 VERIFIERS: Registry[Verifier[VerifierSettings]] = Registry(

@@ -1,0 +1,162 @@
+"""Group commit: everything that waits becomes durable with one write and one fsync a file.
+
+Order inside a batch: rows to the main file and the failures file, those files synced, then the events of the batch to the
+journal in one write, then the journal synced, and only then is anybody told. So a row is durable before its outcome event,
+and a dispatch is durable before its request leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+import msgspec
+
+from collector import events
+from collector.artifacts import RunArtifacts
+from collector.durable import AppendFile
+from collector.errors import FencedError
+from collector.events import Dispatched, Event, Failed, OmittedEvent, SessionEnded, SessionStarted, Success
+from collector.lock import ShardLock
+
+#: Events that are complete but for what only the commit knows: session, sequence number, time, and the row's place.
+Draft: TypeAlias = SessionStarted | Dispatched | Success | Failed | OmittedEvent | events.Lost | SessionEnded
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One event to commit, with the inventory index of its rollout and the row it speaks of, newline included."""
+
+    draft: Draft
+    index: int = -1
+    row: bytes | None = None
+
+
+class JournalWriter:
+    """The three open files of a live session. Not thread-safe: one caller at a time."""
+
+    def __init__(self, artifacts: RunArtifacts, lock: ShardLock, *, session: int, is_synced: bool) -> None:
+        self._main = AppendFile(artifacts.rollouts)
+        self._failures = AppendFile(artifacts.failures)
+        self._journal = AppendFile(artifacts.journal)
+        self._lock = lock
+        self._session = session
+        self._seq = 0
+        self._journal_end = self._journal.size()
+        self._sync = is_synced
+
+    def commit(self, batch: list[Entry]) -> list[Event]:
+        """Make ``batch`` durable, and return its events as written. Raises FencedError before any write when the shard is lost.
+
+        OSError (a full disk, say) leaves a prefix that the next session repairs; this writer must not be used again.
+        """
+        self.check()
+        main = self._write_rows(self._main, [entry for entry in batch if isinstance(entry.draft, Success)])
+        failures = self._write_rows(self._failures, [entry for entry in batch if isinstance(entry.draft, Failed)])
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        written = [self._stamp(entry, at, main, failures) for entry in batch]
+        self._append_events(written)
+        return written
+
+    def check(self) -> None:
+        """Raise FencedError unless lock and journal are still this session's alone."""
+        self._lock.check()
+        if not self._journal.is_still_at_its_path() or self._journal.size() != self._journal_end:
+            raise FencedError(
+                "the journal was replaced or grew under this collector: another session owns the shard.",
+                "It stops without writing.",
+                self._journal.path,
+            )
+
+    def close(self) -> None:
+        """Close the files; everything committed is durable already."""
+        for file in (self._main, self._failures, self._journal):
+            file.close()
+
+    def _write_rows(self, file: AppendFile, entries: list[Entry]) -> dict[int, int]:
+        """Offsets of the rows by the identity of their entry; those that say where they stand (recovered) are left alone."""
+        fresh = [entry for entry in entries if entry.row is not None]
+        if not fresh:
+            return {}
+        offset = file.append(b"".join(entry.row or b"" for entry in fresh))
+        if self._sync:
+            file.sync()
+        places: dict[int, int] = {}
+        for entry in fresh:
+            places[id(entry)] = offset
+            offset += len(entry.row or b"")
+        return places
+
+    def _stamp(self, entry: Entry, at: str, main: dict[int, int], failures: dict[int, int]) -> Event:
+        draft = entry.draft
+        common = {"session": self._session, "seq": self._seq, "at": at}
+        self._seq += 1
+        if isinstance(draft, Success | Failed) and entry.row is not None:
+            offset = (main if isinstance(draft, Success) else failures)[id(entry)]
+            return msgspec.structs.replace(
+                draft, offset=offset, length=len(entry.row), checksum=zlib.crc32(entry.row), **common
+            )
+        return msgspec.structs.replace(draft, **common)
+
+    def _append_events(self, written: list[Event]) -> None:
+        data = b"".join(map(events.encode, written))
+        offset = self._journal.append(data)
+        if offset != self._journal_end:
+            raise FencedError("another session wrote to the journal.", "This collector stops.", self._journal.path)
+        self._journal_end = offset + len(data)
+        if self._sync:
+            self._journal.sync()
+
+
+class GroupCommitter:
+    """Lets many tasks of one event loop wait for one commit. Everything that arrives while a batch is written is the next."""
+
+    def __init__(self, writer: JournalWriter, apply: Callable[[list[Entry], list[Event]], None]) -> None:
+        self._writer = writer
+        self._apply = apply
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal")
+        self._waiting: list[Entry] = []
+        self._next: asyncio.Future[None] | None = None
+        self._pump: asyncio.Task[None] | None = None
+        self._error: Exception | None = None
+
+    async def commit(self, entry: Entry) -> None:
+        """Return when ``entry`` is durable and applied. Raises what broke the journal, now or earlier."""
+        if self._error is not None:
+            raise self._error
+        loop = asyncio.get_running_loop()
+        if self._next is None:
+            self._next = loop.create_future()
+        self._waiting.append(entry)
+        if self._pump is None:
+            self._pump = loop.create_task(self._write_all())
+        # Shielded: one caller's cancellation must not cancel the others' wait.
+        await asyncio.shield(self._next)
+
+    async def close(self) -> None:
+        """Wait for the last batch and end the thread."""
+        if self._pump is not None:
+            await self._pump
+        self._thread.shutdown()
+
+    async def _write_all(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._next is not None:
+            batch, waiter = self._waiting, self._next
+            self._waiting, self._next = [], None
+            try:
+                if self._error is not None:
+                    raise self._error
+                self._apply(batch, await loop.run_in_executor(self._thread, self._writer.commit, batch))
+            except (OSError, FencedError) as error:
+                self._error = error
+                waiter.set_exception(error)
+                waiter.exception()
+            else:
+                waiter.set_result(None)
+        self._pump = None

@@ -1,0 +1,156 @@
+"""What a score rests on: the counts of the eight states, which always add up to ``expected``."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final, Literal, Self
+
+import orjson
+from pydantic import Field, model_validator
+
+from collector.history import Code, History
+from collector.manifest import Manifest
+from collector.outcomes import RolloutState
+from collector.retry import COMPLETED, is_exhausted_by_interruption, may_dispatch, state_under
+from collector.settings import RetrySettings, StrictModel
+
+FORMAT: Final = 1
+
+
+class Coverage(StrictModel):
+    """The file ``<stem>_coverage.json``. Counts are rollouts unless their name says attempts."""
+
+    schema_version: Literal[1] = FORMAT
+    #: True: some shards or rollouts are not in it, on purpose and by request.
+    partial: bool = False
+    benchmark: str
+    run_id: str
+    expected: int = Field(ge=0)
+    states: dict[RolloutState, int]
+    attempts: int = 0
+    #: Failed with a terminal failure; part of ``failed``.
+    failed_terminally: int = 0
+    #: Out of budget because of interruptions; part of ``exhausted``.
+    exhausted_by_interruption: int = 0
+    #: Completed answers that stopped at a token limit.
+    truncated: int = 0
+    #: Rollouts that may still be dispatched.
+    unfinished: int = 0
+    #: Latest failures of ``failed`` and ``exhausted`` rollouts, by kind.
+    failures_by_kind: dict[str, int] = Field(default_factory=dict)
+    #: Sum, smallest and largest of the measured rewards; null when nothing was measured.
+    reward_sum: float | None = None
+    reward_min: float | None = None
+    reward_max: float | None = None
+    identity_verified: bool = True
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Self:
+        if sum(self.states.values()) != self.expected:
+            raise ValueError(f"the states add up to {sum(self.states.values())}, not to {self.expected}")
+        return self
+
+    @property
+    def measured(self) -> int:
+        """Rollouts with a score."""
+        return self.states.get(RolloutState.MEASURED, 0)
+
+    @property
+    def completed(self) -> int:
+        """Rollouts that need nothing more: measured, masked, unscored or omitted."""
+        return sum(n for state, n in self.states.items() if state in COMPLETED)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every expected rollout completed."""
+        return self.completed == self.expected
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing may be dispatched any more, complete or not."""
+        return self.unfinished == 0
+
+    @property
+    def mean(self) -> float | None:
+        """Mean of the measured rewards; None when nothing was measured. Never read it without ``measured`` of ``expected``."""
+        return self.reward_sum / self.measured if self.reward_sum is not None and self.measured else None
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """What the mean would be if every unmeasured rollout had reward 0, and 1; None unless all rewards lie in [0, 1]."""
+        if self.reward_sum is None or self.reward_min is None or self.reward_max is None or not self.expected:
+            return None
+        if self.reward_min < 0 or self.reward_max > 1:
+            return None
+        missing = self.expected - self.measured
+        return self.reward_sum / self.expected, (self.reward_sum + missing) / self.expected
+
+    def encode(self) -> bytes:
+        """The file's bytes: indented JSON with the derived figures beside the counts, and a final newline."""
+        derived = {
+            "measured": self.measured,
+            "completed": self.completed,
+            "complete": self.complete,
+            "final": self.is_final,
+            "mean_reward": self.mean,
+            "mean_reward_bounds": self.bounds,
+        }
+        return orjson.dumps({**self.model_dump(mode="json"), **derived}, option=orjson.OPT_INDENT_2) + b"\n"
+
+
+def count(history: History, manifest: Manifest, retry: RetrySettings) -> Coverage:
+    """The coverage of one shard."""
+    states: Counter[RolloutState] = Counter(dict.fromkeys(RolloutState, 0))
+    kinds: Counter[str] = Counter()
+    terminal = by_interruption = unfinished = attempts = 0
+    for index in range(len(history.codes)):
+        past = history.past(index)
+        states[state_under(past, retry)] += 1
+        attempts += past.dispatched
+        terminal += past.terminal
+        by_interruption += is_exhausted_by_interruption(past, retry)
+        unfinished += may_dispatch(past, retry)
+        if index in history.kinds:
+            kinds[history.kinds[index]] += 1
+    rewards = [reward for reward, code in zip(history.rewards, history.codes, strict=True) if code == Code.MEASURED]
+    return Coverage(
+        benchmark=manifest.benchmark,
+        run_id=manifest.run_id,
+        expected=manifest.expected,
+        states=dict(states),
+        attempts=attempts,
+        failed_terminally=terminal,
+        exhausted_by_interruption=by_interruption,
+        truncated=len(history.truncated),
+        unfinished=unfinished,
+        failures_by_kind=dict(sorted(kinds.items())),
+        reward_sum=math.fsum(rewards) if rewards else None,
+        reward_min=min(rewards, default=None),
+        reward_max=max(rewards, default=None),
+        identity_verified=not (manifest.legacy_import or manifest.identity_overridden),
+    )
+
+
+def total(parts: Iterable[Coverage]) -> Coverage:
+    """The sum over shards of one benchmark. ``parts`` is not empty."""
+    shards = list(parts)
+    sums = [part.reward_sum for part in shards if part.reward_sum is not None]
+    return Coverage(
+        benchmark=shards[0].benchmark,
+        run_id=shards[0].run_id,
+        partial=any(part.partial for part in shards),
+        expected=sum(part.expected for part in shards),
+        states={state: sum(part.states.get(state, 0) for part in shards) for state in RolloutState},
+        attempts=sum(part.attempts for part in shards),
+        failed_terminally=sum(part.failed_terminally for part in shards),
+        exhausted_by_interruption=sum(part.exhausted_by_interruption for part in shards),
+        truncated=sum(part.truncated for part in shards),
+        unfinished=sum(part.unfinished for part in shards),
+        failures_by_kind=dict(sorted(sum((Counter(part.failures_by_kind) for part in shards), Counter[str]()).items())),
+        reward_sum=math.fsum(sums) if sums else None,
+        reward_min=min((part.reward_min for part in shards if part.reward_min is not None), default=None),
+        reward_max=max((part.reward_max for part in shards if part.reward_max is not None), default=None),
+        identity_verified=all(part.identity_verified for part in shards),
+    )

@@ -1,0 +1,136 @@
+"""From settings to a prepared run on disk: everything is checked first, the manifest is written last.
+
+Order: inventory, then empty main file, failures and journal, then the manifest. A crash before the manifest leaves no run;
+the same preparation repeated finishes it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from collector import durable, jsonl
+from collector.agents.base import AGENTS, Agent, AgentSettings
+from collector.artifacts import RunArtifacts
+from collector.errors import ConfigError, DatasetError, RefusedError
+from collector.inventory import digest_of_lines, load_prompt
+from collector.manifest import Manifest, ShardPlace, check_identity, digest_of, read_manifest
+from collector.settings import RunSettings, identity_of
+from collector.verifiers.base import VERIFIERS, Verifier, VerifierSettings
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def make_agent(settings: RunSettings) -> Agent[AgentSettings]:
+    """The agent that ``settings`` name, not yet entered. Raises ConfigError for an unknown one or its bad settings."""
+    cls = AGENTS.load(settings.agent["type"])
+    return cls(validate_settings(cls.Settings, settings.agent, "agent"), settings)
+
+
+def make_verifier(settings: RunSettings) -> Verifier[VerifierSettings]:
+    """The verifier that ``settings`` name, not yet entered. Raises ConfigError for an unknown one or its bad settings."""
+    cls = VERIFIERS.load(settings.verifier["type"])
+    return cls(validate_settings(cls.Settings, settings.verifier, "verifier"))
+
+
+def validate_settings(model: type[M], values: dict[str, Any], key: str) -> M:
+    """``values`` as ``model``. Raises ConfigError that names every problem under ``key``."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join([key, *map(str, e['loc'])])}: {e['msg']}" for e in error.errors())
+        raise ConfigError(f"{problems}.", f"Keys of {key}: {', '.join(model.model_fields)}.") from error
+
+
+def experiment_of(settings: RunSettings) -> dict[str, Any]:
+    """What makes saved work reusable: the settings that decide what is measured, plug-in settings included."""
+    agent, verifier = make_agent(settings), make_verifier(settings)
+    prompt = load_prompt(settings.prompt_config)
+    return {
+        **identity_of(settings),
+        "input_jsonl_fpath": settings.input_jsonl_fpath.name,
+        "prompt_config": None if prompt is None else prompt.model_dump(),
+        "agent": identity_of(agent.settings),
+        "verifier": {**identity_of(verifier.settings), **verifier.identity()},
+    }
+
+
+def validate_rows(settings: RunSettings, lines: Sequence[bytes]) -> None:
+    """Raise DatasetError for the first row that the agent cannot send or the verifier cannot grade."""
+    agent, verifier = make_agent(settings), make_verifier(settings)
+    for line in lines:
+        row = jsonl.loads(line)
+        try:
+            agent.check_row(row)
+            verifier.check_row(row)
+        except ValueError as error:
+            where = f"{settings.input_jsonl_fpath}: task {row['_ng_task_index']}"
+            raise DatasetError(f"{error}.", "Change the dataset, the agent or the verifier.", where) from error
+
+
+def new_manifest(
+    settings: RunSettings,
+    lines: Sequence[bytes],
+    source_digest: str,
+    *,
+    benchmark: str,
+    shard: ShardPlace | None = None,
+    run_id: str | None = None,
+) -> Manifest:
+    """The manifest of a run over ``lines``; ``run_id`` is new unless given."""
+    config = jsonl.loads(jsonl.canonical(experiment_of(settings)))
+    return Manifest(
+        run_id=run_id or uuid.uuid4().hex,
+        benchmark=benchmark,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        expected=len(lines),
+        source_digest=source_digest,
+        inventory_digest=digest_of_lines(lines),
+        config_digest=digest_of(config),
+        config=config,
+        shard=shard,
+    )
+
+
+def prepare_shard(artifacts: RunArtifacts, lines: Sequence[bytes], manifest: Manifest) -> Manifest:
+    """Make the run exist, or find it prepared already, and return its manifest.
+
+    Raises IdentityError when the path holds another experiment, RefusedError when it holds files without a manifest. Nothing
+    is written in either case. The caller is alone on the path: it holds the shard's lock, or nobody knows the path yet.
+    """
+    saved = read_manifest(artifacts.manifest)
+    if saved is not None:
+        check_identity(saved, manifest, artifacts.manifest)
+        return saved
+    _refuse_strays(artifacts, manifest)
+    durable.make_dir(artifacts.rollouts.parent)
+    durable.publish_lines(artifacts.inventory, lines)
+    for path in (artifacts.rollouts, artifacts.failures, artifacts.journal):
+        durable.create_empty(path)
+    durable.publish(artifacts.manifest, manifest.encode())
+    return manifest
+
+
+def _refuse_strays(artifacts: RunArtifacts, manifest: Manifest) -> None:
+    """Files without a manifest are either our own unfinished preparation, which holds no result, or somebody's results."""
+    present = [path for path in (artifacts.rollouts, *artifacts.recovery_companions) if path.exists() or path.is_symlink()]
+    foreign = [path for path in present if not _is_unfinished_preparation(artifacts, path, manifest)]
+    if foreign:
+        names = ", ".join(path.name for path in foreign)
+        raise RefusedError(
+            f"there are files of a run without a manifest: {names}.",
+            "Use another output path, or move all files of that run away together.",
+            artifacts.rollouts,
+        )
+
+
+def _is_unfinished_preparation(artifacts: RunArtifacts, path: Any, manifest: Manifest) -> bool:
+    if not path.is_file():
+        return False
+    if path == artifacts.inventory:
+        return digest_of_lines([path.read_bytes()]) == manifest.inventory_digest
+    return path.stat().st_size == 0

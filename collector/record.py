@@ -1,0 +1,94 @@
+"""From an outcome to what is recorded of it: the draft of its event and the line of its row. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from collector import rows
+from collector.events import Failed, Success
+from collector.outcomes import Completed, Delivery, Failure, FailureClass, FailureKind, Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One dispatched try: which, and the materialized row it was dispatched with."""
+
+    index: int
+    number: int
+    rollout_id: str
+    run_id: str
+    session: int
+    source: bytes
+    row: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What goes to disk for one outcome; the commit fills in the place of the row."""
+
+    draft: Success | Failed
+    line: bytes
+
+
+def record(attempt: Attempt, outcome: Completed | Failure, elapsed_s: float) -> Record:
+    """The record of ``outcome``. A result that has no JSON becomes a failure, since it could not be read back."""
+    if isinstance(outcome, Failure):
+        return _failure(attempt, outcome, elapsed_s)
+    try:
+        line = rows.result_line(
+            attempt.source, attempt.row, outcome, run_id=attempt.run_id, session=attempt.session, attempt=attempt.number
+        )
+    except (ValueError, TypeError) as error:
+        return _failure(attempt, _unwritable(error), elapsed_s)
+    verdict = outcome.verdict
+    draft = Success(
+        **_common(attempt, elapsed_s), reward=verdict.reward, masked=verdict.masked, truncated=outcome.answer.truncated
+    )
+    return Record(draft, line)
+
+
+def _failure(attempt: Attempt, failure: Failure, elapsed_s: float) -> Record:
+    line = rows.failure_line(
+        attempt.source,
+        attempt.row,
+        failure,
+        rollout_id=attempt.rollout_id,
+        run_id=attempt.run_id,
+        session=attempt.session,
+        attempt=attempt.number,
+    )
+    draft = Failed(
+        **_common(attempt, elapsed_s),
+        failure_class=failure.failure_class,
+        kind=failure.kind,
+        terminal=failure.terminal,
+        reason=failure.reason,
+    )
+    return Record(draft, line)
+
+
+def _common(attempt: Attempt, elapsed_s: float) -> dict[str, Any]:
+    return {
+        "run_id": attempt.run_id,
+        "session": attempt.session,
+        "seq": -1,
+        "at": "",
+        "rollout_id": attempt.rollout_id,
+        "attempt_index": attempt.number,
+        "offset": -1,
+        "length": -1,
+        "checksum": 0,
+        "elapsed_s": round(elapsed_s, 3),
+    }
+
+
+def _unwritable(error: Exception) -> Failure:
+    return Failure(
+        failure_class=FailureClass.AGENT_RUN_ERROR,
+        kind=FailureKind.VERIFIER_ERROR,
+        reason=f"the result cannot be written as JSON: {error}",
+        exception_type="InvalidRolloutResult",
+        delivery=Delivery.DELIVERED,
+        stage=Stage.VERIFICATION,
+    )

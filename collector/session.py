@@ -1,0 +1,121 @@
+"""One incarnation of a collector on a shard: takes over what its files say, repairs them, and records from there on."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from collector import durable
+from collector.artifacts import RunArtifacts
+from collector.commit import Draft, Entry, GroupCommitter, JournalWriter
+from collector.events import Dispatched, Event, Failed, Lost, OmittedEvent, SessionEnded, SessionStarted, Success
+from collector.lock import ShardLock
+from collector.store import RolloutStore
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What the scheduler calls the job this collector runs in; empty on one machine."""
+
+    job_id: str | None = None
+    restart_count: int | None = None
+
+
+class ShardSession:
+    """A live session. ``open`` under the shard's lock; ``commit`` many; ``end`` once."""
+
+    def __init__(self, store: RolloutStore, writer: JournalWriter, session: int) -> None:
+        self.store = store
+        self.number = session
+        self.run_id = store.manifest.run_id
+        self._writer = writer
+        self._committer = GroupCommitter(writer, self._apply)
+
+    @classmethod
+    def open(cls, artifacts: RunArtifacts, lock: ShardLock, job: JobFacts, *, is_synced: bool) -> ShardSession:
+        """Validate the whole history, then repair, then begin. Nothing is written when validation refuses."""
+        store = RolloutStore.read(artifacts)
+        try:
+            for repair in store.repairs.lines:
+                _repair_line(repair.path, repair.cut_at)
+            session = store.history.session + 1
+            lock.describe_holder(session)
+            writer = JournalWriter(artifacts, lock, session=session, is_synced=is_synced)
+            opened = cls(store, writer, session)
+            opened._begin(job)
+        except BaseException:
+            store.close()
+            raise
+        return opened
+
+    async def dispatch(self, index: int, attempt: int) -> None:
+        """Record that attempt ``attempt`` of rollout ``index`` leaves; durable when this returns."""
+        rollout_id = self.store.inventory.rollout_id(index)
+        draft = Dispatched(run_id=self.run_id, session=self.number, seq=-1, at="", rollout_id=rollout_id, attempt_index=attempt)
+        await self._committer.commit(Entry(draft, index))
+
+    async def settle(self, index: int, draft: Success | Failed | OmittedEvent, row: bytes | None) -> None:
+        """Record an outcome of rollout ``index`` and its row; durable when this returns."""
+        await self._committer.commit(Entry(draft, index, row))
+
+    async def end(self, reason: str) -> None:
+        """Say that the shard is let go, and close its files. A journal that is broken already stays as it is."""
+        try:
+            await self._committer.commit(
+                Entry(SessionEnded(run_id=self.run_id, session=self.number, seq=-1, at="", reason=reason))
+            )
+        finally:
+            await self.abandon()
+
+    async def abandon(self) -> None:
+        """Close the files without a word: what a killed session leaves."""
+        await self._committer.close()
+        self._writer.close()
+        self.store.close()
+
+    def check(self) -> None:
+        """Raise FencedError when the shard is no longer ours."""
+        self._writer.check()
+
+    def _begin(self, job: JobFacts) -> None:
+        repairs = self.store.repairs
+        started = SessionStarted(
+            run_id=self.run_id,
+            session=self.number,
+            seq=-1,
+            at="",
+            reason="resume" if self.number else "fresh",
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            job_id=job.job_id,
+            restart_count=job.restart_count,
+            version=_version(),
+        )
+        drafts: list[Draft] = [started, *repairs.lost, *repairs.recovered]
+        written = self._writer.commit([Entry(draft) for draft in drafts])
+        # What was recovered or lost is in the fold already, since the store was read.
+        self.store.history.fold(written[:1], {}, self.run_id)
+        for repair in repairs.cuts:
+            _repair_line(repair.path, repair.cut_at)
+
+    def _apply(self, batch: list[Entry], written: list[Event]) -> None:
+        for entry, event in zip(batch, written, strict=True):
+            if isinstance(event, Dispatched | Success | Failed | OmittedEvent | Lost):
+                self.store.history.apply(event, entry.index)
+
+
+def _repair_line(path: Path, cut_at: int | None) -> None:
+    if cut_at is None:
+        durable.end_line(path)
+    else:
+        durable.truncate(path, cut_at)
+
+
+def _version() -> str | None:
+    try:
+        return version("gym-eval")
+    except PackageNotFoundError:
+        return None

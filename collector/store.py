@@ -1,0 +1,125 @@
+"""The state of every rollout of a shard, read from its files without changing a byte.
+
+Read order: manifest, inventory, journal, then only those bytes of the row files that no event accounts for. What a crash can
+leave behind becomes a list of repairs for whoever holds the lock; what no crash explains is a CorruptArtifactError.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from collector import events
+from collector.artifacts import RunArtifacts
+from collector.coverage import Coverage, count
+from collector.errors import CorruptArtifactError, NotFoundError
+from collector.history import History, HistoryError
+from collector.inventory import Inventory, line_blocks
+from collector.manifest import Manifest, read_manifest
+from collector.row_audit import Repair, Repairs, RowAudit, RowFile, may_begin
+from collector.settings import RetrySettings
+
+#: How a journal line begins, whatever the event: what cannot continue this is no torn line.
+_EVENT_HEAD = b'{"event":"'
+
+
+class RolloutStore:
+    """A shard as its files describe it now. Close it, or use it as a context manager."""
+
+    def __init__(self, artifacts: RunArtifacts, manifest: Manifest, inventory: Inventory) -> None:
+        self.artifacts = artifacts
+        self.manifest = manifest
+        self.inventory = inventory
+        self.history = History(len(inventory))
+        self.repairs = Repairs()
+
+    @classmethod
+    def read(cls, artifacts: RunArtifacts) -> RolloutStore:
+        """The store at ``artifacts``. Raises NotFoundError without a manifest, CorruptArtifactError for a broken history."""
+        manifest = read_manifest(artifacts.manifest)
+        if manifest is None:
+            raise NotFoundError(
+                "there is no prepared run.", "Its manifest is written when preparation is complete.", artifacts.manifest
+            )
+        for path in (artifacts.inventory, artifacts.journal, artifacts.rollouts, artifacts.failures):
+            if not path.is_file():
+                raise CorruptArtifactError(path, 0, "the file is missing and the run's manifest exists.")
+        inventory = Inventory(artifacts.inventory)
+        store = cls(artifacts, manifest, inventory)
+        try:
+            store._check_inventory()
+            index = inventory.index_by_id()
+            store._read_journal(index)
+            for file in RowFile:
+                RowAudit(
+                    artifacts, file, run_id=manifest.run_id, history=store.history, index=index, repairs=store.repairs
+                ).run()
+        except BaseException:
+            inventory.close()
+            raise
+        return store
+
+    def coverage(self, retry: RetrySettings) -> Coverage:
+        """The counts of this shard under ``retry``."""
+        return count(self.history, self.manifest, retry)
+
+    def close(self) -> None:
+        """Close the inventory."""
+        self.inventory.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _check_inventory(self) -> None:
+        if self.inventory.digest != self.manifest.inventory_digest or len(self.inventory) != self.manifest.expected:
+            raise CorruptArtifactError(self.artifacts.inventory, 0, "not the inventory the manifest was written for.")
+
+    def _read_journal(self, index: dict[str, int]) -> None:
+        path = self.artifacts.journal
+        size = 0
+        for block in line_blocks(path):
+            whole, tail = (block, b"") if block.endswith(b"\n") else _split_tail(block)
+            self._fold(whole, index)
+            size += len(whole)
+            if tail:
+                self._fold_tail(path, size, tail, index)
+
+    def _fold(self, lines: bytes, index: dict[str, int]) -> None:
+        try:
+            found = events.parse_many(lines)
+        except ValueError:
+            found = self._parse_up_to_error(lines, index)
+        try:
+            self.history.fold(found, index, self.manifest.run_id)
+        except HistoryError as error:
+            raise CorruptArtifactError(self.artifacts.journal, self.history.events + 1, f"{error}.") from error
+
+    def _parse_up_to_error(self, lines: bytes, index: dict[str, int]) -> list[events.Event]:
+        """Name the line that made the whole block unreadable; what stands before it is folded first, so that it counts."""
+        for line in lines.split(b"\n")[:-1]:
+            try:
+                event = events.parse(line)
+            except ValueError as error:
+                what = f"not a journal event ({error})."
+                raise CorruptArtifactError(self.artifacts.journal, self.history.events + 1, what) from error
+            self._fold(events.encode(event), index)
+        return []
+
+    def _fold_tail(self, path: Path, offset: int, tail: bytes, index: dict[str, int]) -> None:
+        try:
+            events.parse(tail)
+        except ValueError as error:
+            if not may_begin(tail, _EVENT_HEAD):
+                raise CorruptArtifactError(path, self.history.events + 1, "the last line begins no event.") from error
+            self.repairs.lines.append(Repair(path, offset))
+            return
+        self._fold(tail, index)
+        self.repairs.lines.append(Repair(path, None))
+
+
+def _split_tail(block: bytes) -> tuple[bytes, bytes]:
+    end = block.rfind(b"\n") + 1
+    return block[:end], block[end:]
