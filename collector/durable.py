@@ -304,3 +304,9 @@ def overwrite_note(path: Path, data: bytes) -> None:
         os.pwrite(descriptor, data, 0)
     finally:
         os.close(descriptor)
+
+
+def open_log(path: Path) -> int:
+    """A descriptor for the output of a child process, added at the end of ``path``. Not durable: for people."""
+    make_dir(path.parent)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
