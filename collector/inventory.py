@@ -12,7 +12,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import yaml
 from pydantic import ValidationError
 
@@ -158,19 +157,18 @@ class Inventory:
         self._keys: array[int] = array("q")
         self._explicit: dict[int, str] = {}
         hasher = hashlib.sha256()
-        decoder = msgspec.json.Decoder(rows.RowStamp)
         for block in line_blocks(path):
             hasher.update(block)
-            self._index(block, decoder)
+            self._index(block)
         self.digest = hasher.hexdigest()
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
-    def _index(self, block: bytes, decoder: msgspec.json.Decoder[rows.RowStamp]) -> None:
+    def _index(self, block: bytes) -> None:
         offset = self._offsets[-1]
         for line in block.splitlines(keepends=True) if b"\r" not in block else _lf_lines(block):
             offset += len(line)
             try:
-                stamp = decoder.decode(line)
+                stamp = rows.parse_stamp(line)
             except ValueError as error:
                 raise CorruptArtifactError(self.path, len(self._keys) + 1, f"not an inventory row ({error}).") from error
             if stamp.explicit_id is not None:

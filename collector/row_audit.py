@@ -84,10 +84,8 @@ class RowAudit:
     def _lose_last(self, size: int, descriptor: int) -> None:
         last = self._ranges.last
         if last is None or size <= last.offset:
-            journal = f"{self._journal}:{self._ranges.last_line}"
-            raise CorruptArtifactError(
-                self._path, 0, f"{journal} records a row at byte {self._ranges.end} and the file ends at {size}."
-            )
+            what = f"it records a row up to byte {self._ranges.end} of {self._path.name}, which ends at byte {size}."
+            raise CorruptArtifactError(self._journal, self._ranges.last_line, what)
         remains = os.pread(descriptor, size - last.offset, last.offset)
         if len(remains) == last.length - 1 and zlib.crc32(remains + b"\n") == last.checksum:
             self._repairs.lines.append(Repair(self._path, None))

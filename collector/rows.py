@@ -7,7 +7,7 @@ stand, so that nothing a user wrote changes on its way through.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -72,15 +72,30 @@ class SavedVerdict(msgspec.Struct, frozen=True, kw_only=True):
 _stamp_decoder = msgspec.json.Decoder(RowStamp)
 _verdict_decoder = msgspec.json.Decoder(SavedVerdict)
 
+T = TypeVar("T")
+
 
 def parse_stamp(line: bytes) -> RowStamp:
     """The identity of the row in ``line``. Raises ValueError when it has none or is not JSON."""
-    return _stamp_decoder.decode(line)
+    return parse_part(_stamp_decoder, line)
 
 
 def parse_verdict(line: bytes) -> SavedVerdict:
     """The score of the result row in ``line``. Raises ValueError when its reward is neither a number nor null."""
-    return _verdict_decoder.decode(line)
+    return parse_part(_verdict_decoder, line)
+
+
+def parse_part(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
+    """The fields that ``decoder`` wants of the row in ``line``. Raises ValueError.
+
+    msgspec refuses lone surrogates even in fields it passes over, and a model may write them: those rows take the slow way.
+    """
+    try:
+        return decoder.decode(line)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        return msgspec.convert(jsonl.loads(line), decoder.type)
 
 
 def inventory_line(row: Mapping[str, Any], task: int, repeat: int) -> bytes:
@@ -136,7 +151,7 @@ def failure_line(
 def parse_failure(line: bytes) -> tuple[RowStamp, FailureRecord]:
     """Identity and record of the sidecar row in ``line``. Raises ValueError when the two do not agree."""
     stamp = parse_stamp(line)
-    record = _failure_decoder.decode(line).record
+    record = parse_part(_failure_decoder, line).record
     record.check()
     same = (record.episode_id.rollout_id, record.episode_id.attempt, record.run_id)
     if same != (stamp.rollout_id, stamp.attempt, stamp.run_id):

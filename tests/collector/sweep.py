@@ -1,0 +1,87 @@
+"""A program: kill a collector before every disk call it makes, resume, and print what was lost or doubled.
+
+Forks before any thread exists; that is why it is a program of its own and not part of a test process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections import Counter
+from pathlib import Path
+
+from collector.artifacts import RunArtifacts
+from collector.settings import RunSettings
+from collector.store import RolloutStore
+from tests.collector.shards import asked, fill, rollout_ids, settings_for, write_dataset
+from tests.support import testkit
+from tests.support.crash import run_in_fork
+
+_TASKS = [{"n": n, "grade": n % 2} for n in range(4)] + [
+    {"n": 4, "grade": 1, "fail": 1},
+    {"n": 5, "grade": 1, "fail": 1, "terminal": True},
+    {"n": 6, "grade": None},
+]
+
+
+def recorded(settings: RunSettings) -> dict[str, str]:
+    """Every rollout with a recorded result, and its row; what must never change again."""
+    artifacts = RunArtifacts(settings.output_jsonl_fpath)
+    if not artifacts.manifest.exists():
+        return {}
+    with RolloutStore.read(artifacts) as store:
+        data = artifacts.rollouts.read_bytes()
+        done = [i for i in range(len(store.inventory)) if store.history.past(i).state in {"measured", "masked", "unscored"}]
+        spans = {store.inventory.rollout_id(i): (store.history.offsets[i], store.history.lengths[i]) for i in done}
+    return {rollout: data[offset : offset + length].decode() for rollout, (offset, length) in spans.items()}
+
+
+def one_point(directory: Path, fatal: int, prelude: int) -> tuple[bool, Counter[str]]:
+    """Kill at disk call ``fatal`` (after an earlier kill at ``prelude``), resume to the end, and count what went wrong."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    write_dataset(directory / "tasks.jsonl", _TASKS)
+    settings = settings_for(directory, num_samples_in_parallel=2, retry={"max_attempts": 6})
+    if prelude:
+        run_in_fork(lambda: fill(settings) and None, prelude)
+    status, _ = run_in_fork(lambda: fill(settings) and None, fatal)
+    before, calls = recorded(settings), asked(directory)
+    if run_in_fork(lambda: fill(settings) and None, 0)[0] != 0:
+        return status != 0, Counter({"resume failed": 1})
+    after, found = recorded(settings), rollout_ids(settings.output_jsonl_fpath)
+    wrong: Counter[str] = Counter()
+    wrong["lost"] = sum(after.get(rollout) != row for rollout, row in before.items())
+    wrong["asked again"] = sum(asked(directory)[rollout] != calls[rollout] for rollout in before)
+    wrong["doubled"] = len(found) - len(set(found))
+    wrong["missing"] = 6 - len(after)
+    with RolloutStore.read(RunArtifacts(settings.output_jsonl_fpath)) as store:
+        wrong["unrepaired"] = len(store.repairs.lines) + len(store.repairs.recovered) + len(store.repairs.cuts)
+    return status != 0, +wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--prelude", type=int, default=0, help="kill a first session at this disk call, then sweep the second")
+    parser.add_argument("--step", type=int, default=1)
+    args = parser.parse_args()
+    testkit.install()
+    points, wrong = 0, Counter[str]()
+    fatal = 1
+    while True:
+        killed, found = one_point(args.directory / "point", fatal, args.prelude)
+        if found:
+            print(f"disk call {fatal}: {dict(found)}", file=sys.stderr)
+        wrong += found
+        if not killed:
+            break
+        points += 1
+        fatal += args.step
+    print(json.dumps({"points": points, "wrong": dict(wrong)}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

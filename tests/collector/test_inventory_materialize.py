@@ -1,0 +1,84 @@
+"""From a dataset to the frozen list of rollouts, or one line that says what is wrong with which line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from collector.errors import DatasetError, GymEvalError, NoTasksError, NotFoundError
+from collector.inventory import materialize
+from tests.collector.shards import settings_for
+
+ROW = b'{"responses_create_params":{"input":"?"},"n":%d}\n'
+
+
+def rollouts(tmp_path: Path, data: bytes, **changes: object) -> list[tuple[int, int, dict]]:
+    (tmp_path / "tasks.jsonl").write_bytes(data)
+    rows = [json.loads(line) for line in materialize(settings_for(tmp_path, **changes)).lines]
+    return [(row["_ng_task_index"], row["_ng_rollout_index"], row) for row in rows]
+
+
+def test_repeats_of_a_task_are_adjacent(tmp_path: Path) -> None:
+    found = rollouts(tmp_path, ROW % 0 + ROW % 1, num_repeats=2)
+
+    assert [(task, repeat) for task, repeat, _ in found] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def test_identical_lines_are_one_task_even_when_the_last_lacks_its_newline(tmp_path: Path) -> None:
+    found = rollouts(tmp_path, ROW % 0 + ROW % 1 + (ROW % 0).rstrip(b"\n"))
+
+    assert [(task, repeat) for task, repeat, _ in found] == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_carriage_returns_blank_lines_and_a_byte_order_mark_are_not_data(tmp_path: Path) -> None:
+    found = rollouts(tmp_path, b"\xef\xbb\xbf" + (ROW % 0).replace(b"\n", b"\r\n") + b"\n  \n" + ROW % 1)
+
+    assert [row["n"] for *_, row in found] == [0, 1]
+
+
+def test_the_runs_sampling_wins_over_the_rows_one_level_deep(tmp_path: Path) -> None:
+    row = b'{"responses_create_params":{"input":"?","temperature":1,"top_p":0.5}}\n'
+
+    ((*_, found),) = rollouts(tmp_path, row, responses_create_params={"temperature": 0})
+
+    assert found["responses_create_params"] == {"input": "?", "temperature": 0, "top_p": 0.5}
+
+
+def test_a_prompt_template_is_filled_from_plain_fields(tmp_path: Path) -> None:
+    ((*_, found),) = rollouts(tmp_path, b'{"q":"2+3"}\n', prompt_config={"system": "Be brief.", "user": "What is {q}?"})
+
+    assert found["responses_create_params"]["input"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "What is 2+3?"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "changes", "error", "message"),
+    [
+        pytest.param(ROW % 0 + b"{nope\n", {}, DatasetError, r"tasks\.jsonl:2: not JSON", id="malformed"),
+        pytest.param(b"[1]\n", {}, DatasetError, r"tasks\.jsonl:1: a list, not an object", id="not-an-object"),
+        pytest.param(b'{"q":1}\n', {}, DatasetError, r"tasks\.jsonl:1: no responses_create_params\.input", id="no-input"),
+        pytest.param(
+            b'{"q":1}\n', {"prompt_config": {"user": "{x}"}}, DatasetError, r"needs 'x' and the row has q", id="no-field"
+        ),
+        pytest.param(ROW % 0, {"prompt_config": {"user": "{n}"}}, DatasetError, "Use one of them", id="input-and-prompt"),
+        pytest.param(b'{"_ng_task_index":1}\n', {}, DatasetError, "reserved keys: _ng_task_index", id="reserved-key"),
+        pytest.param(b'{"x":NaN}\n', {}, DatasetError, "not JSON", id="nan"),
+        pytest.param(b"\n\n", {}, NoTasksError, "no rows", id="empty"),
+    ],
+)
+def test_bad_rows_are_one_line_with_file_and_line_number(
+    tmp_path: Path, data: bytes, changes: dict, error: type[GymEvalError], message: str
+) -> None:
+    with pytest.raises(error, match=message) as caught:
+        rollouts(tmp_path, data, **changes)
+
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_dataset_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"tasks\.jsonl: there is no such dataset"):
+        materialize(settings_for(tmp_path))
