@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -26,6 +27,8 @@ from collector.transport.trust import ca_file
 MAX_BODY_BYTES: Final = 256 << 20
 #: Connections idle longer are not reused. Common servers close idle ones after 5 s; a request racing with that close is lost.
 _MAX_IDLE_S: Final = 4
+#: After a request was lost on a connection the server had closed unannounced, each request gets a new one for this long.
+_DISTRUST_S: Final = 60.0
 _LOOPBACK: Final = "localhost,127.0.0.0/8,::1"
 
 
@@ -37,6 +40,7 @@ class _Transfer:
     body_size_bytes: int
     future: asyncio.Future[Exchange]
     is_tls: bool
+    started_at: float
     chunks: list[bytes] = field(default_factory=list[bytes])
     headers: list[bytes] = field(default_factory=list[bytes])
     resend_refused: bool = False
@@ -66,6 +70,7 @@ class HttpClient:
         self._idle: list[Any] = []
         self._transfers: dict[Any, _Transfer] = {}
         self._sweeper: asyncio.TimerHandle | None = None
+        self._reuse_from = 0.0
 
     async def __aenter__(self) -> Self:
         self._engine = Engine(asyncio.get_running_loop(), self._finish)
@@ -96,8 +101,9 @@ class HttpClient:
         loop = asyncio.get_running_loop()
         curl = self._idle.pop() if self._idle else self._new_handle()
         size = len(body or b"")
-        transfer = _Transfer(curl, size, loop.create_future(), url.startswith("https:"), moved_at=loop.time())
+        transfer = _Transfer(curl, size, loop.create_future(), url.startswith("https:"), time.monotonic())
         _prepare(transfer, url, body, headers)
+        curl.setopt(pycurl.FRESH_CONNECT, int(transfer.started_at < self._reuse_from))
         self._transfers[curl] = transfer
         self._engine.multi.add_handle(curl)
         if self._sweeper is None:
@@ -114,6 +120,7 @@ class HttpClient:
             (pycurl.NOSIGNAL, 1),
             (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1),
             (pycurl.FOLLOWLOCATION, 0),
+            (pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS),
             (pycurl.CONNECTTIMEOUT_MS, _milliseconds(self._timeouts.connect_s)),
             (pycurl.TIMEOUT_MS, _milliseconds(self._timeouts.request_s)),
             (pycurl.MAXFILESIZE_LARGE, MAX_BODY_BYTES),
@@ -129,12 +136,19 @@ class HttpClient:
     def _finish(self, curl: Any, code: int, message: str) -> None:
         transfer = self._transfers.pop(curl)
         self._engine.multi.remove_handle(curl)
-        result = _reply_of(transfer) if code == 0 else diagnose(_facts_of(transfer, code, message))
+        elapsed_s = time.monotonic() - transfer.started_at
+        try:
+            result = _reply_of(transfer, elapsed_s) if code == 0 else diagnose(_facts_of(transfer, code, message, elapsed_s))
+        except Exception as bug:  # noqa: BLE001 - it must reach the task that waits, which would wait for ever otherwise
+            transfer.future.set_exception(bug)
+            return
         # A failed transfer may leave state in its handle; a new one costs microseconds.
         if code == 0:
             self._idle.append(curl)
         else:
             curl.close()
+        if transfer.resend_refused:
+            self._reuse_from = time.monotonic() + _DISTRUST_S
         if not transfer.future.done():
             transfer.future.set_result(result)
 
@@ -149,11 +163,11 @@ class HttpClient:
 
     def _sweep(self) -> None:
         self._sweeper = None
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         for transfer in list(self._transfers.values()):
             if self._is_stalled(transfer, now):
                 message = f"no byte in either direction for {now - transfer.moved_at:.1f} s"
-                facts = _facts_of(transfer, pycurl.E_OPERATION_TIMEDOUT, message)
+                facts = _facts_of(transfer, pycurl.E_OPERATION_TIMEDOUT, message, now - transfer.started_at)
                 self._drop(transfer)
                 transfer.future.set_result(diagnose(facts))
         if self._transfers:
@@ -162,11 +176,11 @@ class HttpClient:
     def _is_stalled(self, transfer: _Transfer, now: float) -> bool:
         curl = transfer.curl
         # Until the request begins to leave, the connect limit is the one that counts.
-        if curl.getinfo(pycurl.PRETRANSFER_TIME) == 0.0:
+        if curl.getinfo(pycurl.REQUEST_SIZE) == 0:
             transfer.moved_at = now
             return False
         moved = curl.getinfo(pycurl.REQUEST_SIZE) + curl.getinfo(pycurl.HEADER_SIZE)
-        moved += int(curl.getinfo(pycurl.SIZE_UPLOAD)) + int(curl.getinfo(pycurl.SIZE_DOWNLOAD))
+        moved += curl.getinfo(pycurl.SIZE_UPLOAD_T) + curl.getinfo(pycurl.SIZE_DOWNLOAD_T)
         if moved != transfer.moved_bytes:
             transfer.moved_bytes, transfer.moved_at = moved, now
             return False
@@ -188,17 +202,17 @@ def _prepare(transfer: _Transfer, url: str, body: bytes | None, headers: list[st
     curl.setopt(pycurl.SEEKFUNCTION, transfer.refuse_rewind)
 
 
-def _reply_of(transfer: _Transfer) -> HttpReply:
+def _reply_of(transfer: _Transfer, elapsed_s: float) -> HttpReply:
     chunks = transfer.chunks
     return HttpReply(
         status=transfer.curl.getinfo(pycurl.RESPONSE_CODE),
         body=chunks[0] if len(chunks) == 1 else b"".join(chunks),
-        elapsed_s=transfer.curl.getinfo(pycurl.TOTAL_TIME),
+        elapsed_s=elapsed_s,
         retry_after=_header(transfer.headers, b"retry-after:"),
     )
 
 
-def _facts_of(transfer: _Transfer, code: int, message: str) -> CurlFacts:
+def _facts_of(transfer: _Transfer, code: int, message: str, elapsed_s: float) -> CurlFacts:
     info = transfer.curl.getinfo
     return CurlFacts(
         code=code,
@@ -206,11 +220,10 @@ def _facts_of(transfer: _Transfer, code: int, message: str) -> CurlFacts:
         os_errno=info(pycurl.OS_ERRNO),
         resolved_s=info(pycurl.NAMELOOKUP_TIME),
         connected_s=info(pycurl.CONNECT_TIME),
-        ready_s=info(pycurl.PRETRANSFER_TIME),
         first_byte_s=info(pycurl.STARTTRANSFER_TIME) if transfer.headers else 0.0,
-        elapsed_s=info(pycurl.TOTAL_TIME),
+        elapsed_s=elapsed_s,
         request_bytes=info(pycurl.REQUEST_SIZE),
-        uploaded_bytes=int(info(pycurl.SIZE_UPLOAD)),
+        uploaded_bytes=info(pycurl.SIZE_UPLOAD_T),
         body_size_bytes=transfer.body_size_bytes,
         is_tls=transfer.is_tls,
         resend_refused=transfer.resend_refused,

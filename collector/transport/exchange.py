@@ -57,7 +57,6 @@ class CurlFacts:
     os_errno: int
     resolved_s: float
     connected_s: float
-    ready_s: float
     first_byte_s: float
     elapsed_s: float
     request_bytes: int
@@ -94,13 +93,12 @@ _TIMED_OUT: Final = 28
 _LOCAL_CODES: Final = frozenset({23, 27, 63, 77})
 #: This machine ran out of something: descriptors, ports, buffers, memory.
 _LOCAL_ERRNOS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
-_BEFORE_SENDING: Final = frozenset({Phase.RESOLVING, Phase.CONNECTING, Phase.SECURING})
 
 
 def diagnose(facts: CurlFacts) -> TransportFailure:
     """The failure that ``facts`` amount to. Pure."""
     phase = phase_of(facts)
-    not_sent = phase in _BEFORE_SENDING and facts.request_bytes == 0
+    not_sent = facts.request_bytes == 0
     return TransportFailure(
         kind=_kind_of(facts, not_sent=not_sent),
         delivery=Delivery.NOT_SENT if not_sent else Delivery.POSSIBLY_DELIVERED,
@@ -113,7 +111,7 @@ def diagnose(facts: CurlFacts) -> TransportFailure:
 
 def phase_of(facts: CurlFacts) -> Phase:
     """The first step that was not completed."""
-    if facts.request_bytes == 0 and facts.ready_s == 0.0:
+    if facts.request_bytes == 0:
         if facts.resolved_s == 0.0:
             return Phase.RESOLVING
         return Phase.SECURING if facts.connected_s > 0.0 and facts.is_tls else Phase.CONNECTING
