@@ -22,7 +22,7 @@ from collector.outcomes import Completed, Failure
 from collector.prepare import make_agent, make_verifier
 from collector.queue import DispatchQueue
 from collector.record import Attempt, record
-from collector.retry import may_dispatch
+from collector.retry import may_dispatch, pending
 from collector.session import JobFacts, ShardSession
 from collector.settings import RunSettings
 from collector.stop import StopReason, StopRequest
@@ -105,7 +105,7 @@ class _Loop:
         self._store = session.store
         self._parallel = settings.num_samples_in_parallel
         self.breaker = CircuitBreaker(self._parallel)
-        self._queue = DispatchQueue(self._pending(), clock)
+        self._queue = DispatchQueue(pending(self._store.history, settings.retry), clock)
         self._in_flight = 0
         self._changed = asyncio.Event()
 
@@ -130,10 +130,6 @@ class _Loop:
         await self._stop.at_once()
         for worker in workers:
             worker.cancel()
-
-    def _pending(self) -> list[int]:
-        history, retry = self._store.history, self._settings.retry
-        return [index for index in range(len(self._store.inventory)) if may_dispatch(history.past(index), retry)]
 
     async def _work(self) -> None:
         while not self._stop.is_asked:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 from collector.events import Dispatched, Event, Failed, Lost, OmittedEvent, SessionEnded, SessionStarted, Success
 from collector.outcomes import RolloutState
-from collector.retry import Past
 
 
 class Code(IntEnum):
@@ -41,7 +40,25 @@ _STATES = {
     Code.FAILED_TERMINALLY: RolloutState.FAILED,
 }
 
+#: Codes of rollouts that may need another attempt.
+OPEN_CODES = frozenset({Code.NEVER, Code.UNKNOWN, Code.FAILED})
+
 Outcome: TypeAlias = Success | Failed | OmittedEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What the journal knows of one rollout. ``dispatched`` attempts, of which ``recorded`` have an outcome."""
+
+    state: RolloutState
+    dispatched: int
+    recorded: int
+    terminal: bool
+
+    @property
+    def interrupted(self) -> int:
+        """Attempts that left and never came back."""
+        return self.dispatched - self.recorded
 
 
 class HistoryError(ValueError):
@@ -100,6 +117,8 @@ class History:
         self.elapsed: array[float] = array("f", [math.nan]) * expected
         self.truncated: set[int] = set()
         self.kinds: dict[int, str] = {}
+        #: The newest session; -1 before the first.
+        self.session = -1
         self.sessions: list[SessionStarted] = []
         self.ended: dict[int, SessionEnded] = {}
         self.main = RowRanges()
@@ -109,21 +128,23 @@ class History:
         self.last_at = ""
         self._seqs: dict[int, int] = {}
 
-    def fold(self, events: Iterable[Event], index: dict[str, int], run_id: str) -> None:
+    def fold(self, events: Iterable[Event], index: Mapping[str, int], run_id: str) -> None:
         """Apply ``events``. Raises HistoryError at the first that cannot follow what came before; ``events`` tells which."""
+        seqs = self._seqs
         for event in events:
-            self._check_order(event, run_id)
+            session = event.session
+            if event.run_id != run_id or event.seq != seqs.get(session, 0):
+                raise self._out_of_order(event, run_id)
+            seqs[session] = event.seq + 1
             if isinstance(event, SessionStarted):
                 self._start(event)
             elif isinstance(event, SessionEnded):
-                self.ended[event.session] = event
-            else:
-                position = index.get(event.rollout_id)
-                if position is None:
-                    raise HistoryError(f"rollout {event.rollout_id!r} is not in the inventory")
+                self.ended[session] = event
+                self._count(event)
+            elif (position := index.get(event.rollout_id)) is not None:
                 self.apply(event, position)
-                continue
-            self._count(event)
+            else:
+                raise HistoryError(f"rollout {event.rollout_id!r} is not in the inventory")
 
     def past(self, index: int) -> Past:
         """What retry decisions need to know of rollout ``index``."""
@@ -134,43 +155,6 @@ class History:
             recorded=self.recorded[index].bit_count(),
             terminal=code is Code.FAILED_TERMINALLY,
         )
-
-    @property
-    def session(self) -> int:
-        """The newest session; -1 before the first."""
-        return self.sessions[-1].session if self.sessions else -1
-
-    def dispatch(self, index: int, attempt: int, session: int) -> None:
-        """Attempt ``attempt`` of rollout ``index`` is about to leave."""
-        if attempt != self.latest[index] + 1:
-            raise HistoryError(f"attempt {attempt} is dispatched after attempt {self.latest[index]}")
-        self.latest[index] = attempt
-        self.owner[index] = session
-        self.codes[index] = Code.UNKNOWN
-
-    def settle(self, index: int, event: Outcome) -> None:
-        """An outcome of rollout ``index``; it decides the state only when its attempt is the latest."""
-        bit = 1 << event.attempt_index
-        if event.attempt_index > self.latest[index]:
-            raise HistoryError(f"attempt {event.attempt_index} of {event.rollout_id} has an outcome and was never dispatched")
-        if self.recorded[index] & bit:
-            raise HistoryError(f"attempt {event.attempt_index} of {event.rollout_id} has two outcomes")
-        self.recorded[index] |= bit
-        if event.attempt_index == self.latest[index]:
-            self._select(index, event)
-
-    def _check_order(self, event: Event, run_id: str) -> None:
-        if event.run_id != run_id:
-            raise HistoryError(f"an event of run {event.run_id}, in a journal of run {run_id}")
-        expected = self._seqs.get(event.session, 0)
-        if event.seq != expected:
-            raise HistoryError(f"event {event.seq} of session {event.session} stands where event {expected} belongs")
-        self._seqs[event.session] = expected + 1
-
-    def _start(self, event: SessionStarted) -> None:
-        if event.session != self.session + 1:
-            raise HistoryError(f"session {event.session} begins after session {self.session}")
-        self.sessions.append(event)
 
     def apply(self, event: Dispatched | Outcome | Lost, index: int) -> None:
         """Apply one event of rollout ``index``; one of an older session is accounted for and decides nothing."""
@@ -186,6 +170,42 @@ class History:
             self.lose(index, event)
         else:
             self.settle(index, event)
+        self.events += 1
+        self.last_at = event.at
+
+    def dispatch(self, index: int, attempt: int, session: int) -> None:
+        """Attempt ``attempt`` of rollout ``index`` is about to leave."""
+        if attempt != self.latest[index] + 1:
+            raise HistoryError(f"attempt {attempt} is dispatched after attempt {self.latest[index]}")
+        if attempt:
+            self._forget(index)
+        self.latest[index] = attempt
+        self.owner[index] = session
+        self.codes[index] = Code.UNKNOWN
+
+    def settle(self, index: int, event: Outcome) -> None:
+        """An outcome of rollout ``index``; it decides the state only when its attempt is the latest."""
+        attempt = event.attempt_index
+        if attempt > self.latest[index]:
+            raise HistoryError(f"attempt {attempt} of {event.rollout_id} has an outcome and was never dispatched")
+        recorded = self.recorded[index]
+        if recorded >> attempt & 1:
+            raise HistoryError(f"attempt {attempt} of {event.rollout_id} has two outcomes")
+        self.recorded[index] = recorded | 1 << attempt
+        if attempt == self.latest[index]:
+            self._select(index, event)
+
+    def _out_of_order(self, event: Event, run_id: str) -> HistoryError:
+        if event.run_id != run_id:
+            return HistoryError(f"an event of run {event.run_id}, in a journal of run {run_id}")
+        expected = self._seqs.get(event.session, 0)
+        return HistoryError(f"event {event.seq} of session {event.session} stands where event {expected} belongs")
+
+    def _start(self, event: SessionStarted) -> None:
+        if event.session != self.session + 1:
+            raise HistoryError(f"session {event.session} begins after session {self.session}")
+        self.sessions.append(event)
+        self.session = event.session
         self._count(event)
 
     def _count(self, event: Event) -> None:
@@ -206,22 +226,19 @@ class History:
         self.kinds.pop(index, None)
 
     def _select(self, index: int, event: Outcome) -> None:
-        self._forget(index)
-        match event:
-            case Success():
-                self.codes[index] = _success_code(event)
-                self.rewards[index] = math.nan if event.reward is None else float(event.reward)
-                if event.truncated:
-                    self.truncated.add(index)
-                self._place(index, event)
-            case Failed():
-                self.codes[index] = Code.FAILED_TERMINALLY if event.terminal else Code.FAILED
-                self.kinds[index] = event.kind or event.failure_class
-                self._place(index, event)
-            case OmittedEvent():
-                self.codes[index] = Code.OMITTED
-            case _:
-                assert_never(event)
+        if isinstance(event, Success):
+            self.codes[index] = _success_code(event)
+            if event.reward is not None:
+                self.rewards[index] = event.reward
+            if event.truncated:
+                self.truncated.add(index)
+            self._place(index, event)
+        elif isinstance(event, Failed):
+            self.codes[index] = Code.FAILED_TERMINALLY if event.terminal else Code.FAILED
+            self.kinds[index] = event.kind or event.failure_class
+            self._place(index, event)
+        else:
+            self.codes[index] = Code.OMITTED
 
     def _place(self, index: int, event: Success | Failed) -> None:
         self.offsets[index] = event.offset

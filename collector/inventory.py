@@ -198,7 +198,9 @@ class Inventory:
 
     def index_by_id(self) -> dict[str, int]:
         """Every rollout id with its index; built when asked for. Raises CorruptArtifactError for an id that occurs twice."""
-        found = {self.rollout_id(index): index for index in range(len(self))}
+        found = {f"{key >> 32}-{key & 0xFFFFFFFF}": index for index, key in enumerate(self._keys)}
+        if self._explicit:
+            found = {self.rollout_id(index): index for index in range(len(self))}
         if len(found) != len(self):
             raise CorruptArtifactError(self.path, 0, "a rollout id occurs twice.")
         return found

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from collector.history import OPEN_CODES, History, Past
 from collector.outcomes import RolloutState
 from collector.settings import RetrySettings
 
 #: States in which a rollout has what it needs.
 COMPLETED = frozenset({RolloutState.MEASURED, RolloutState.MASKED, RolloutState.UNSCORED, RolloutState.OMITTED})
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """What the journal knows of one rollout. ``dispatched`` attempts, of which ``recorded`` have an outcome."""
-
-    state: RolloutState
-    dispatched: int
-    recorded: int
-    terminal: bool
-
-    @property
-    def interrupted(self) -> int:
-        """Attempts that left and never came back."""
-        return self.dispatched - self.recorded
 
 
 def has_budget(past: Past, retry: RetrySettings) -> bool:
@@ -36,6 +20,13 @@ def has_budget(past: Past, retry: RetrySettings) -> bool:
 def may_dispatch(past: Past, retry: RetrySettings) -> bool:
     """Whether the rollout is unfinished and may be tried again."""
     return past.state not in COMPLETED and not past.terminal and has_budget(past, retry)
+
+
+def pending(history: History, retry: RetrySettings) -> list[int]:
+    """The indices of all rollouts that may be dispatched, in inventory order."""
+    return [
+        index for index, code in enumerate(history.codes) if code in OPEN_CODES and may_dispatch(history.past(index), retry)
+    ]
 
 
 def state_under(past: Past, retry: RetrySettings) -> RolloutState:
