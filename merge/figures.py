@@ -1,0 +1,60 @@
+"""Exact small statistics. Pure: sums are math.fsum, so that a score does not depend on the order of its rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Summary(NamedTuple):
+    """Five figures of a sample; ``std`` is the sample deviation and None for fewer than two values."""
+
+    mean: float
+    max: float
+    min: float
+    median: float
+    std: float | None
+
+
+def summarize(values: Sequence[float]) -> Summary | None:
+    """The summary of ``values``; None when there are none."""
+    if not values:
+        return None
+    if len(values) == 1:
+        only = values[0]
+        return Summary(only, only, only, only, None)
+    ordered = sorted(values)
+    return Summary(mean_of(values), ordered[-1], ordered[0], quantile(ordered, 0.5), deviation(values))
+
+
+def mean_of(values: Sequence[float]) -> float:
+    """The mean of at least one value."""
+    return math.fsum(values) / len(values)
+
+
+def deviation(values: Sequence[float]) -> float | None:
+    """The sample standard deviation (n - 1); None for fewer than two values."""
+    if len(values) < 2:
+        return None
+    mean = mean_of(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+
+
+def quantile(ordered: Sequence[float], fraction: float) -> float:
+    """The value below which ``fraction`` of the rising ``ordered`` lies, interpolated between neighbours."""
+    place = (len(ordered) - 1) * fraction
+    low = math.floor(place)
+    high = math.ceil(place)
+    if low == high:
+        return ordered[low]
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def pass_at(k: int, *, samples: int, right: int) -> float:
+    """The unbiased chance that one of ``k`` of ``samples`` answers is right when ``right`` of them are. ``k <= samples``."""
+    wrong = samples - right
+    if wrong < k:
+        return 1.0
+    # Integers of any size, divided once: exact to the last digit where a product of quotients drifts.
+    return (math.comb(samples, k) - math.comb(wrong, k)) / math.comb(samples, k)

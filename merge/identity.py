@@ -1,0 +1,124 @@
+"""Whether inputs belong together: one experiment, one run, each shard once, none missing. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from collector import jsonl
+from collector.artifacts import RunArtifacts
+from collector.errors import IdentityError, RefusedError
+from collector.manifest import Manifest, ShardPlace, flatten
+
+#: Field differences shown before the list is cut.
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Shards of one benchmark in the order of their index, and the indices that are not among them."""
+
+    shards: tuple[tuple[RunArtifacts, Manifest], ...]
+    missing: tuple[int, ...]
+    #: Rollouts of the whole benchmark, those of missing shards included.
+    expected: int
+
+    @property
+    def artifacts(self) -> list[RunArtifacts]:
+        return [artifacts for artifacts, _ in self.shards]
+
+    @property
+    def missing_rollouts(self) -> int:
+        """How many rollouts the missing shards hold together."""
+        return self.expected - sum(manifest.expected for _, manifest in self.shards)
+
+
+def bind_inputs(shards: Sequence[tuple[RunArtifacts, Manifest]], *, allow_partial: bool = False) -> Inputs:
+    """``shards`` as the parts of one benchmark. Raises IdentityError for another experiment, RefusedError for a wrong set."""
+    (first, reference), *others = shards
+    for artifacts, manifest in others:
+        _check_same_experiment(first, reference, artifacts, manifest)
+    if reference.shard is None:
+        if others:
+            names = ", ".join(str(artifacts.rollouts) for artifacts, _ in shards)
+            raise RefusedError(f"several whole runs of one experiment: {names}.", "Name one of them.")
+        return Inputs(tuple(shards), (), reference.expected)
+    return _bind_places(shards, reference.shard, allow_partial=allow_partial)
+
+
+def _bind_places(shards: Sequence[tuple[RunArtifacts, Manifest]], place: ShardPlace, *, allow_partial: bool) -> Inputs:
+    _check_one_set(shards, place)
+    indices = Counter(_index(manifest) for _, manifest in shards)
+    doubled = [
+        f"shard {_index(manifest)} at {artifacts.rollouts}" for artifacts, manifest in shards if indices[_index(manifest)] > 1
+    ]
+    if doubled:
+        raise RefusedError(f"the same shard more than once: {'; '.join(doubled)}.", "Name each shard once.")
+    missing = tuple(sorted(set(range(place.count)) - set(indices)))
+    if missing and not allow_partial:
+        raise RefusedError(
+            f"{len(missing)} of {place.count} shards are missing: {_ranges(missing)}.",
+            "Name them too, or merge with --allow-partial, which labels the output.",
+        )
+    inputs = Inputs(tuple(sorted(shards, key=lambda shard: _index(shard[1]))), missing, place.whole_expected)
+    if inputs.missing_rollouts < 0 or bool(inputs.missing_rollouts) != bool(missing):
+        present = place.whole_expected - inputs.missing_rollouts
+        raise RefusedError(f"the shards hold {present} rollouts and the benchmark has {place.whole_expected}.")
+    return inputs
+
+
+def _check_same_experiment(first: RunArtifacts, reference: Manifest, artifacts: RunArtifacts, manifest: Manifest) -> None:
+    found = [f"the {name}" for name, differs in _facts(reference, manifest) if differs]
+    old, new = flatten(reference.config), flatten(manifest.config)
+    found += [f"{k}: {_short(old.get(k))} and {_short(new.get(k))}" for k in sorted({*old, *new}) if old.get(k) != new.get(k)]
+    if not found and reference.config_digest != manifest.config_digest:
+        found = ["the configuration's digest"]
+    if found:
+        shown = "; ".join(found[:_SHOWN]) + ("; ..." if len(found) > _SHOWN else "")
+        raise IdentityError(
+            f"another experiment than {first.rollouts}: {shown}.", "Merge only shards of one run.", artifacts.rollouts
+        )
+
+
+def _facts(reference: Manifest, manifest: Manifest) -> list[tuple[str, bool]]:
+    return [
+        (f"benchmark ({reference.benchmark} and {manifest.benchmark})", reference.benchmark != manifest.benchmark),
+        (f"run ({reference.run_id} and {manifest.run_id})", reference.run_id != manifest.run_id),
+        ("dataset's content", reference.source_digest != manifest.source_digest),
+    ]
+
+
+def _check_one_set(shards: Sequence[tuple[RunArtifacts, Manifest]], place: ShardPlace) -> None:
+    for artifacts, manifest in shards:
+        other = manifest.shard
+        if other is None or other.model_copy(update={"index": place.index}) != place:
+            theirs = "a whole run" if other is None else f"one of {other.count} shards of {other.whole_expected} rollouts"
+            raise RefusedError(
+                f"{theirs}, among {place.count} shards of {place.whole_expected} rollouts, or of another inventory.",
+                "Merge only the shards of one plan.",
+                artifacts.rollouts,
+            )
+        if other.index >= other.count:
+            raise RefusedError(f"shard {other.index} of {other.count} cannot be.", "", artifacts.manifest)
+
+
+def _index(manifest: Manifest) -> int:
+    return -1 if manifest.shard is None else manifest.shard.index
+
+
+def _ranges(indices: Sequence[int]) -> str:
+    parts: list[str] = []
+    begin = previous = indices[0]
+    for index in [*indices[1:], -1]:
+        if index == previous + 1:
+            previous = index
+            continue
+        parts.append(str(begin) if begin == previous else f"{begin}-{previous}")
+        begin = previous = index
+    return ", ".join(parts)
+
+
+def _short(value: object) -> str:
+    text = "nothing" if value is None else jsonl.dumps(value).decode(errors="replace")
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,74 @@
+"""The projection's bytes: streamed, digested and put in place in one step, with the inputs found unchanged before it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from collector import durable
+from merge.row_blocks import RowBlock, read_rows
+from merge.shards import ShardView
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What stands in a published file."""
+
+    rows: int
+    size_bytes: int
+    sha256: str
+
+
+class RowObserver(Protocol):
+    """Sees the rows of a projection while they are copied, so that they are read once."""
+
+    def see(self, block: RowBlock) -> None:
+        """Called for each block, in order."""
+
+
+def publish_rows(target: Path, shards: Sequence[ShardView], observer: RowObserver) -> Written:
+    """Make ``target`` hold the selected rows of ``shards`` in (task, repeat) order: the old file or the new one, never a part.
+
+    Its mode stays, and a link stays with its target replaced. Raises CorruptArtifactError for a row that is not the recorded
+    one and RefusedError when an input changed meanwhile; ``target`` is untouched then. The caller holds the merge lock.
+    """
+    rows = 0
+    with durable.staged(target) as file:
+        sink = _DigestedFile(file)
+        # Writing and digesting release the interpreter, so that the next block is read and looked at meanwhile.
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="projection") as writer:
+            pending = writer.submit(sink.write, b"")
+            for block in read_rows(shards):
+                pending.result()
+                pending = writer.submit(sink.write, block.data)
+                observer.see(block)
+                rows += len(block.keys)
+            pending.result()
+        for shard in shards:
+            shard.check_payload()
+    return Written(rows, file.size_bytes, sink.hexdigest())
+
+
+class _DigestedFile:
+    """A staged file with the digest of what was written to it."""
+
+    def __init__(self, file: durable.StagedFile) -> None:
+        self._file = file
+        self._hasher = hashlib.sha256()
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data)
+        self._hasher.update(data)
+
+    def hexdigest(self) -> str:
+        return self._hasher.hexdigest()
+
+
+def sweep_leftovers(paths: Sequence[Path]) -> None:
+    """Remove what crashed publications of ``paths`` left. The caller holds the lock under which they are published."""
+    for path in paths:
+        durable.sweep(path.resolve() if path.is_symlink() else path)

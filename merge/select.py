@@ -1,0 +1,97 @@
+"""Which rows a projection holds, and in which order: pure decisions over keys and recorded places.
+
+A key is ``task << 32 | repeat``, so that the order of keys is the order of (task, repeat).
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from collector.history import Code, History
+
+#: The states whose latest attempt has a row in the main file.
+_WITH_ROW = frozenset({Code.MEASURED, Code.MASKED, Code.UNSCORED})
+
+
+class OverlapError(ValueError):
+    """One rollout belongs to two shards."""
+
+    def __init__(self, key: int, first: int, second: int) -> None:
+        super().__init__(key, first, second)
+        self.key = key
+        self.shards = (first, second)
+
+    @property
+    def rollout(self) -> str:
+        """The rollout in words."""
+        return f"rollout {task_of(self.key)}-{repeat_of(self.key)}"
+
+    def __str__(self) -> str:
+        return f"{self.rollout} is in input {self.shards[0]} and in input {self.shards[1]}"
+
+
+class RowRun(NamedTuple):
+    """Rows ``begin`` to ``end`` (exclusive) of one shard, which follow each other in the projection."""
+
+    shard: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedRows:
+    """The rows of one shard that its projection holds, by rising key; parallel arrays, 32 bytes a row."""
+
+    keys: array[int]
+    offsets: array[int]
+    lengths: array[int]
+    checksums: array[int]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+def key_of(task: int, repeat: int) -> int:
+    """The key of one rollout."""
+    return task << 32 | repeat
+
+
+def task_of(key: int) -> int:
+    """The task number of ``key``."""
+    return key >> 32
+
+
+def repeat_of(key: int) -> int:
+    """The repeat number of ``key``."""
+    return key & 0xFFFFFFFF
+
+
+def select_rows(keys: Sequence[int], history: History) -> SelectedRows:
+    """The latest attempt's row of every rollout that has one: measured, masked and unscored ones."""
+    chosen = sorted((i for i, code in enumerate(history.codes) if code in _WITH_ROW), key=keys.__getitem__)
+    return SelectedRows(
+        keys=array("q", (keys[i] for i in chosen)),
+        offsets=array("q", (history.offsets[i] for i in chosen)),
+        lengths=array("q", (history.lengths[i] for i in chosen)),
+        checksums=array("q", (history.checksums[i] for i in chosen)),
+    )
+
+
+def order_runs(shards: Sequence[Sequence[int]]) -> Iterator[RowRun]:
+    """The merge of rising key sequences, one a shard, as runs. Raises OverlapError for a key that two of them hold."""
+    heads = [(keys[0], shard, 0) for shard, keys in enumerate(shards) if keys]
+    heapify(heads)
+    while heads:
+        key, shard, begin = heappop(heads)
+        keys = shards[shard]
+        end = bisect_left(keys, heads[0][0], begin) if heads else len(keys)
+        if end == begin:
+            raise OverlapError(key, shard, heads[0][1])
+        yield RowRun(shard, begin, end)
+        if end < len(keys):
+            heappush(heads, (keys[end], shard, end))

@@ -1,0 +1,112 @@
+"""One input of a merge as it stands now: manifest, coverage and selected rows, without its payload."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from collector.artifacts import RunArtifacts
+from collector.coverage import Coverage
+from collector.durable import FileId
+from collector.errors import CorruptArtifactError, RefusedError
+from collector.history import Code, History
+from collector.manifest import Manifest
+from collector.settings import RetrySettings
+from collector.store import RolloutStore
+from merge.select import SelectedRows, key_of, select_rows
+
+#: Reads of a shard that changes meanwhile; one that never rests is refused when its payload is checked.
+_READS: Final = 3
+
+
+class FileMark(NamedTuple):
+    """What tells that a file is still the one that was read, with the same content."""
+
+    file_id: FileId
+    size_bytes: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, path: Path) -> FileMark:
+        info = path.stat()
+        return cls(FileId.of(info), info.st_size, info.st_mtime_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardView:
+    """A shard at one moment. Memory: about 50 bytes a rollout."""
+
+    artifacts: RunArtifacts
+    manifest: Manifest
+    coverage: Coverage
+    #: Keys of the whole inventory, rising.
+    keys: array[int]
+    rows: SelectedRows
+    #: Rewards of the measured rollouts.
+    rewards: array[float]
+    #: SHA-256 over the state of every rollout: equal digests mean the same selection and the same counts.
+    state_sha256: str
+    marks: dict[Path, FileMark]
+
+    def is_unchanged(self) -> bool:
+        """Whether all files of the shard are the ones that were read."""
+        return all(path.exists() and FileMark.of(path) == mark for path, mark in self.marks.items())
+
+    def check_payload(self) -> None:
+        """Raise RefusedError unless rows, inventory and manifest are untouched since they were read.
+
+        The journal may have grown: the session that recorded the last row says so when it ends.
+        """
+        for path in (self.artifacts.rollouts, self.artifacts.inventory, self.artifacts.manifest):
+            if not path.exists() or FileMark.of(path) != self.marks[path]:
+                raise RefusedError("the file changed while it was merged.", "Merge again when its collector has ended.", path)
+
+
+def read_shard(artifacts: RunArtifacts, retry: RetrySettings) -> ShardView:
+    """The shard at ``artifacts``, counted under ``retry``. Raises what RolloutStore.read raises.
+
+    A shard whose collector is at work is read again, a few times, until rows and marks are of one moment.
+    """
+    for _ in range(_READS - 1):
+        view = _read_once(artifacts, retry)
+        if view.is_unchanged():
+            return view
+    return _read_once(artifacts, retry)
+
+
+def _read_once(artifacts: RunArtifacts, retry: RetrySettings) -> ShardView:
+    files = (artifacts.manifest, artifacts.inventory, artifacts.journal, artifacts.rollouts, artifacts.failures)
+    marks = {path: FileMark.of(path) for path in files if path.exists()}
+    with RolloutStore.read(artifacts) as store:
+        history, inventory = store.history, store.inventory
+        keys = array("q", (key_of(inventory.task(i), inventory.repeat(i)) for i in range(len(inventory))))
+        ordered = array("q", sorted(keys))
+        _check_distinct(ordered, artifacts)
+        return ShardView(
+            artifacts=artifacts,
+            manifest=store.manifest,
+            coverage=store.coverage(retry),
+            keys=ordered,
+            rows=select_rows(keys, history),
+            rewards=array("d", (r for r, code in zip(history.rewards, history.codes, strict=True) if code == Code.MEASURED)),
+            state_sha256=_digest(history),
+            marks=marks,
+        )
+
+
+def _check_distinct(ordered: array[int], artifacts: RunArtifacts) -> None:
+    if any(first == second for first, second in pairwise(ordered)):
+        raise CorruptArtifactError(artifacts.inventory, 0, "one (task, repeat) occurs twice.")
+
+
+def _digest(history: History) -> str:
+    hasher = hashlib.sha256(bytes(history.codes))
+    for column in (history.latest, history.offsets, history.lengths, history.checksums):
+        hasher.update(column.tobytes())
+    for recorded in history.recorded:
+        hasher.update(recorded.to_bytes((recorded.bit_length() + 7) // 8 + 1, "little"))
+    return hasher.hexdigest()

@@ -1,0 +1,106 @@
+"""Which runs a merge reads: directories, paths, globs and links become distinct shards of one experiment.
+
+Reads manifests only. Everything that makes inputs unfit is found here, before anything is written.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from collector.artifacts import RunArtifacts
+from collector.durable import FileId
+from collector.errors import NotFoundError, RefusedError
+from collector.manifest import Manifest, read_manifest
+from merge.identity import Inputs, bind_inputs
+
+#: What a glob over a run's directory also matches and what holds no rollouts.
+_COMPANION_ENDS: Final = (
+    "_failures.jsonl",
+    "_materialized_inputs.jsonl",
+    "_attempts.jsonl",
+    "_exports.jsonl",
+    "_reward_profiling.jsonl",
+    "rollout_verdicts.jsonl",
+)
+_GLOB_SIGNS: Final = frozenset("*?[")
+
+
+def resolve_sources(inputs: Sequence[str | Path], *, allow_partial: bool = False) -> Inputs:
+    """The shards that ``inputs`` name, each once. Raises NotFoundError, RefusedError or IdentityError.
+
+    An input is a rollouts path, a glob, a shard's directory, a benchmark's directory or a run's directory with one benchmark.
+    """
+    found = _distinct(path for item in inputs for path in _expand(str(item)))
+    if not found:
+        raise NotFoundError("no input is named.", "Name shards, globs or a run's directory.")
+    return bind_inputs([read_source(RunArtifacts(path)) for path in found], allow_partial=allow_partial)
+
+
+def read_source(artifacts: RunArtifacts) -> tuple[RunArtifacts, Manifest]:
+    """The run at ``artifacts`` with its manifest. Raises NotFoundError when it was never prepared."""
+    manifest = read_manifest(artifacts.manifest)
+    if manifest is None:
+        raise NotFoundError(
+            "there is no prepared run.", "A merge reads runs with a manifest; name the original file.", artifacts.manifest
+        )
+    return artifacts, manifest
+
+
+def _expand(item: str) -> list[Path]:
+    path = Path(item)
+    if path.is_dir():
+        return _in_directory(path)
+    if path.exists():
+        _refuse_companion(path)
+        return [path]
+    if _GLOB_SIGNS.isdisjoint(item):
+        raise NotFoundError("there is no such input.", "Check the path.", path)
+    matches = [Path(match) for match in sorted(glob.glob(item, recursive=True))]  # noqa: PTH207 - patterns may be absolute
+    found = [hit for match in matches for hit in ([match] if match.is_file() else _shards_of(match)) if _may_hold_rollouts(hit)]
+    if not found:
+        raise NotFoundError("the pattern matches no rollouts.", "Check the pattern.", item)
+    return found
+
+
+def _in_directory(path: Path) -> list[Path]:
+    own = path / "rollouts.jsonl"
+    shards = _shards_of(path)
+    if shards:
+        return shards
+    if RunArtifacts(own).manifest.is_file():
+        return [own]
+    benchmarks = {entry: shards for entry in sorted(path.iterdir()) if entry.is_dir() and (shards := _shards_of(entry))}
+    if len(benchmarks) > 1:
+        names = ", ".join(entry.name for entry in benchmarks)
+        raise RefusedError(f"the run has several benchmarks: {names}.", "Name the directory of one.", path)
+    for shards in benchmarks.values():
+        return shards
+    raise NotFoundError("there are no shards in this directory.", "Name a run's or a benchmark's directory.", path)
+
+
+def _shards_of(benchmark: Path) -> list[Path]:
+    return sorted((benchmark / "shards").glob("*-of-*/rollouts.jsonl")) if benchmark.is_dir() else []
+
+
+def _may_hold_rollouts(path: Path) -> bool:
+    return path.suffix == ".jsonl" and not path.name.endswith(_COMPANION_ENDS)
+
+
+def _refuse_companion(path: Path) -> None:
+    if path.name.endswith(_COMPANION_ENDS):
+        raise RefusedError("the file is a companion of a run, not its rollouts.", "Name the rollouts file.", path)
+
+
+def _distinct(paths: Iterable[Path]) -> list[Path]:
+    """Each file once, links resolved; of several hard links the one that has the companions of a run."""
+    names: dict[FileId, list[Path]] = {}
+    for path in paths:
+        try:
+            original = path.resolve(strict=True)
+        except OSError as error:
+            raise NotFoundError("the input is a link to nothing.", "Check the path.", path) from error
+        names.setdefault(FileId.of(original.stat()), []).append(original)
+    return [next((p for p in same if RunArtifacts(p).manifest.exists()), same[0]) for same in names.values()]

@@ -1,0 +1,96 @@
+"""What every job does last: merge its benchmark when all of its shards are final, exactly once however many jobs try."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from collector.artifacts import RunArtifacts
+from collector.coverage import Coverage
+from collector.errors import NotFoundError, RefusedError
+from collector.manifest import Manifest, read_manifest
+from collector.settings import RetrySettings
+from merge.generation import Generation, plan_generation, publish_generation, published_receipt
+from merge.identity import Inputs, bind_inputs
+from merge.lock import DEFAULT_WAIT_S, waiting_lock
+from merge.receipt import Receipt
+from merge.shards import ShardView, read_shard
+from merge.target import check_target
+
+
+class MergeState(StrEnum):
+    """How a tail found or left its benchmark."""
+
+    #: Some shard is missing or not final; nothing was written.
+    WAITING = "waiting"
+    #: This call published the projection.
+    MERGED = "merged"
+    #: It was published already and is verified.
+    ALREADY_MERGED = "already_merged"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeOutcome:
+    """The benchmark's coverage now and, unless it waits, the receipt of its projection."""
+
+    state: MergeState
+    coverage: Coverage
+    receipt: Receipt | None = None
+
+
+def merge_when_final(
+    merged: RunArtifacts,
+    shards: Sequence[RunArtifacts],
+    *,
+    benchmark: str,
+    retry: RetrySettings,
+    allow_partial: bool = False,
+    wait_s: float = DEFAULT_WAIT_S,
+) -> MergeOutcome:
+    """Publish the projection of ``shards`` at ``merged`` when all of them are final, or with ``allow_partial`` what there is.
+
+    Any number of callers at once publish one generation; a crashed one is redone by the next. Raises NotFoundError when no
+    shard is prepared, RefusedError for a wrong set of shards or a target that may not be written, CorruptArtifactError.
+    """
+    inputs = _bound(shards, benchmark)
+    generation = plan_generation(inputs, [read_shard(artifacts, retry) for artifacts in inputs.artifacts])
+    if generation.is_partial and not allow_partial:
+        return MergeOutcome(MergeState.WAITING, generation.coverage)
+    check_target(merged.rollouts, inputs.artifacts)
+    with waiting_lock(merged.merge_lock, timeout_s=wait_s):
+        # While this one waited for the lock, others may have published, and collectors may have gone on.
+        check_target(merged.rollouts, inputs.artifacts)
+        generation = _refreshed(generation, shards, benchmark, retry)
+        if generation.is_partial and not allow_partial:
+            return MergeOutcome(MergeState.WAITING, generation.coverage)
+        receipt = published_receipt(merged, generation)
+        if receipt is not None:
+            return MergeOutcome(MergeState.ALREADY_MERGED, generation.coverage, receipt)
+        return MergeOutcome(MergeState.MERGED, generation.coverage, publish_generation(merged, generation))
+
+
+def _bound(shards: Sequence[RunArtifacts], benchmark: str) -> Inputs:
+    """The shards that are prepared. One without a manifest counts as missing, which the coverage shows."""
+    prepared: list[tuple[RunArtifacts, Manifest]] = []
+    for artifacts in shards:
+        manifest = read_manifest(artifacts.manifest)
+        if manifest is not None:
+            prepared.append((artifacts, manifest))
+    if not prepared:
+        raise NotFoundError(f"no shard of benchmark {benchmark!r} is prepared.", "Its collectors did not start yet.")
+    inputs = bind_inputs(prepared, allow_partial=True)
+    found = inputs.shards[0][1].benchmark
+    if found != benchmark:
+        raise RefusedError(f"shards of benchmark {found!r}, not of {benchmark!r}.", "", inputs.artifacts[0].manifest)
+    return inputs
+
+
+def _refreshed(generation: Generation, shards: Sequence[RunArtifacts], benchmark: str, retry: RetrySettings) -> Generation:
+    known = {view.artifacts: view for view in generation.shards}
+    inputs = _bound(shards, benchmark)
+    return plan_generation(inputs, [_current(known.get(artifacts), artifacts, retry) for artifacts in inputs.artifacts])
+
+
+def _current(view: ShardView | None, artifacts: RunArtifacts, retry: RetrySettings) -> ShardView:
+    return view if view is not None and view.is_unchanged() else read_shard(artifacts, retry)

@@ -1,0 +1,96 @@
+"""Where a projection may be written: every refusal, made before anything is created or changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from collector.artifacts import RunArtifacts
+from collector.durable import FileId
+from collector.errors import GymEvalError, RefusedError
+from collector.manifest import read_manifest
+
+_ELSEWHERE = "Use another output path; nothing was changed."
+
+
+def check_target(target: Path, sources: Sequence[RunArtifacts]) -> None:
+    """Raise RefusedError unless writing ``target`` leaves every input, and every other run, as it is. Reads only."""
+    _check_kind(target)
+    resolved = target.resolve()
+    for place in dict.fromkeys((target, resolved)):
+        _refuse_companions(place)
+    for source in sources:
+        _refuse_alias(target, resolved, source)
+    _refuse_shard_directory(target, resolved, sources)
+
+
+def files_of(artifacts: RunArtifacts) -> tuple[Path, ...]:
+    """Every file that belongs to a run, whether it exists or not."""
+    return (
+        artifacts.rollouts,
+        *artifacts.recovery_companions,
+        artifacts.coverage,
+        artifacts.config,
+        artifacts.aggregate,
+        artifacts.receipt,
+        artifacts.exports,
+        artifacts.lock,
+        artifacts.merge_lock,
+    )
+
+
+def _check_kind(target: Path) -> None:
+    if target.is_symlink() and not target.exists():
+        raise RefusedError("the target is a link to nothing.", "Remove the link, or name a file.", target)
+    if target.is_dir():
+        raise RefusedError("the target is a directory.", "Name a file in it.", target)
+    if target.exists() and not target.is_file():
+        raise RefusedError("the target is not a regular file.", _ELSEWHERE, target)
+    ancestor = next(parent for parent in target.absolute().parents if parent.exists() or parent.is_symlink())
+    if not ancestor.is_dir():
+        raise RefusedError(f"{ancestor} is no directory.", _ELSEWHERE, target)
+
+
+def _refuse_companions(place: Path) -> None:
+    present = RunArtifacts(place).recovery_companions_present()
+    if present:
+        names = ", ".join(path.name for path in present)
+        raise RefusedError(f"the target belongs to a run: {names} beside it.", _ELSEWHERE, place)
+
+
+def _refuse_alias(target: Path, resolved: Path, source: RunArtifacts) -> None:
+    same = next((path for path in files_of(source) if _is_same(resolved, path)), None)
+    if same is not None:
+        what = "an input" if same == source.rollouts else f"{same.name}, a companion of an input"
+        raise RefusedError(f"the target is {what}.", _ELSEWHERE, target)
+    written = set(map(Path.absolute, _written_beside(target))) & set(map(Path.absolute, files_of(source)))
+    if written:
+        names = ", ".join(sorted(path.name for path in written))
+        raise RefusedError(f"the target's companions would replace those of an input: {names}.", _ELSEWHERE, target)
+
+
+def _written_beside(target: Path) -> Iterable[Path]:
+    merged = RunArtifacts(target)
+    return (merged.coverage, merged.aggregate, merged.receipt, merged.exports, merged.merge_lock)
+
+
+def _is_same(resolved: Path, path: Path) -> bool:
+    if resolved == path.resolve():
+        return True
+    # A hard link has a path of its own; on a file system without case, so has another spelling.
+    return resolved.exists() and path.exists() and FileId.of(resolved.stat()) == FileId.of(path.stat())
+
+
+def _refuse_shard_directory(target: Path, resolved: Path, sources: Sequence[RunArtifacts]) -> None:
+    places = {source.rollouts.resolve().parent for source in sources if _is_shard(source.manifest)}
+    inside = places & set(resolved.parents)
+    if inside or any(_is_shard(path) for path in resolved.parent.glob("*_manifest.json")):
+        raise RefusedError("the target is inside the directory of a shard.", _ELSEWHERE, target)
+
+
+def _is_shard(path: Path) -> bool:
+    try:
+        manifest = read_manifest(path)
+    except (GymEvalError, OSError):
+        return False
+    return manifest is not None and manifest.shard is not None
