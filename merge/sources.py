@@ -58,20 +58,24 @@ def _expand(item: str) -> list[Path]:
         return [path]
     if _GLOB_SIGNS.isdisjoint(item):
         raise NotFoundError("there is no such input.", "Check the path.", path)
-    matches = [Path(match) for match in sorted(glob.glob(item, recursive=True))]  # noqa: PTH207 - patterns may be absolute
-    found = [hit for match in matches for hit in ([match] if match.is_file() else _shards_of(match)) if _may_hold_rollouts(hit)]
+    matches = map(Path, sorted(glob.glob(item, recursive=True)))  # noqa: PTH207 - patterns may be absolute
+    found = [path for match in matches for path in _of_match(match)]
     if not found:
         raise NotFoundError("the pattern matches no rollouts.", "Check the pattern.", item)
     return found
 
 
+def _of_match(match: Path) -> list[Path]:
+    """What a pattern's match holds; one that holds nothing is passed over, since patterns match more than is meant."""
+    if match.is_dir():
+        return _shards_of(match) or _own_rollouts(match)
+    return [match] if _may_hold_rollouts(match) else []
+
+
 def _in_directory(path: Path) -> list[Path]:
-    own = path / "rollouts.jsonl"
-    shards = _shards_of(path)
+    shards = _shards_of(path) or _own_rollouts(path)
     if shards:
         return shards
-    if RunArtifacts(own).manifest.is_file():
-        return [own]
     benchmarks = {entry: shards for entry in sorted(path.iterdir()) if entry.is_dir() and (shards := _shards_of(entry))}
     if len(benchmarks) > 1:
         names = ", ".join(entry.name for entry in benchmarks)
@@ -83,6 +87,11 @@ def _in_directory(path: Path) -> list[Path]:
 
 def _shards_of(benchmark: Path) -> list[Path]:
     return sorted((benchmark / "shards").glob("*-of-*/rollouts.jsonl")) if benchmark.is_dir() else []
+
+
+def _own_rollouts(directory: Path) -> list[Path]:
+    own = directory / "rollouts.jsonl"
+    return [own] if RunArtifacts(own).manifest.is_file() else []
 
 
 def _may_hold_rollouts(path: Path) -> bool:
