@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -217,7 +218,7 @@ def _facts_of(transfer: _Transfer, code: int, message: str, elapsed_s: float) ->
     return CurlFacts(
         code=code,
         message=message,
-        os_errno=info(pycurl.OS_ERRNO),
+        os_errno=info(pycurl.OS_ERRNO) or _local_shortage(code),
         resolved_s=info(pycurl.NAMELOOKUP_TIME),
         connected_s=info(pycurl.CONNECT_TIME),
         first_byte_s=info(pycurl.STARTTRANSFER_TIME) if transfer.headers else 0.0,
@@ -228,6 +229,16 @@ def _facts_of(transfer: _Transfer, code: int, message: str, elapsed_s: float) ->
         is_tls=transfer.is_tls,
         resend_refused=transfer.resend_refused,
     )
+
+
+def _local_shortage(code: int) -> int:
+    # libcurl does not pass on why the system refused it a socket: asking for one tells.
+    if code == pycurl.E_COULDNT_CONNECT:
+        try:
+            socket.socket().close()
+        except OSError as error:
+            return error.errno or 0
+    return 0
 
 
 def _header(lines: list[bytes], name: bytes) -> str | None:

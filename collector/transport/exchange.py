@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
@@ -131,4 +132,6 @@ def _kind_of(facts: CurlFacts, *, not_sent: bool) -> FailureKind:
 def _words(facts: CurlFacts) -> str:
     if facts.resend_refused:
         return "the connection was closed before any reply; the request was not sent a second time"
+    if facts.os_errno in _LOCAL_ERRNOS:
+        return f"{facts.message}: {os.strerror(facts.os_errno)} on this machine"
     return facts.message or _NAMES.get(facts.code, f"libcurl error {facts.code}")

@@ -265,3 +265,4 @@ def test_a_process_out_of_descriptors_says_so() -> None:
 
     assert failure.kind is FailureKind.TRANSPORT_LOCAL_RESOURCE
     assert failure.delivery is Delivery.NOT_SENT
+    assert "Too many open files" in failure.reason
