@@ -1,0 +1,1 @@
+"""The command line: parse, call, print, exit. One module a command, imported only when it is used."""

@@ -1,0 +1,85 @@
+"""The program ``gym``: finds the command, runs it, and turns an error into one line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final, NamedTuple, Protocol
+
+
+class Command(NamedTuple):
+    """A command's module, which is imported only when the command is used, and what it is for."""
+
+    module: str
+    summary: str
+
+
+class CommandModule(Protocol):
+    """What a command's module offers."""
+
+    def main(self, argv: list[str]) -> int:
+        """Run the command with the arguments after its name and return the exit code."""
+        ...
+
+
+EVAL: Final[dict[str, Command]] = {
+    "run": Command("orchestrate.cli.run", "collect one benchmark here and now"),
+    "submit": Command("orchestrate.cli.submit", "turn a YAML file into jobs"),
+    "status": Command("orchestrate.cli.status", "show how far a submitted run is"),
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Entry point of ``gym`` and ``gym-eval``; returns the exit code."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if arguments in ([], ["-h"], ["--help"]):
+        print("usage: gym [--version] eval COMMAND ...\n\nMeasure a model: see 'gym eval --help'.")
+        return 0
+    if arguments == ["--version"]:
+        from orchestrate.version import package_version
+
+        print(f"gym-eval {package_version()}")
+        return 0
+    if arguments[0] != "eval":
+        return _unknown("gym", arguments[0], ["eval"])
+    return _eval(arguments[1:])
+
+
+def _eval(arguments: list[str]) -> int:
+    if arguments in ([], ["-h"], ["--help"]):
+        width = max(map(len, EVAL))
+        lines = "\n".join(f"  {name:<{width}}  {command.summary}" for name, command in EVAL.items())
+        print(f"usage: gym eval COMMAND ...\n\ncommands:\n{lines}\n\nEach has --help.")
+        return 0
+    if arguments[0] not in EVAL:
+        return _unknown("gym eval", arguments[0], list(EVAL))
+    return _run(arguments[0], arguments[1:])
+
+
+def _run(name: str, arguments: list[str]) -> int:
+    from importlib import import_module
+    from typing import cast
+
+    from collector.errors import GymEvalError
+
+    module = cast("CommandModule", import_module(EVAL[name].module))
+    try:
+        return module.main(arguments)
+    except GymEvalError as error:
+        print(f"gym eval {name}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print(f"gym eval {name}: interrupted", file=sys.stderr)
+        return 130
+
+
+def _unknown(program: str, name: str, choices: list[str]) -> int:
+    import difflib
+
+    near = difflib.get_close_matches(name, choices, n=1)
+    hint = f"Did you mean {near[0]!r}? " if near else ""
+    print(f"{program}: unknown command {name!r}. {hint}Choose from: {', '.join(choices)}.", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""``gym eval submit``: a YAML file becomes a run directory and its jobs; repeated, only what is missing is submitted."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from orchestrate.config.load import Loaded
+    from orchestrate.executors.base import JobBatch
+    from orchestrate.plan import SubmitPlan
+    from orchestrate.submit import Submittal
+
+
+def main(argv: list[str]) -> int:
+    """Plan and submit. Refusals, previews and --resolve-only create nothing."""
+    args = _parser().parse_intermixed_args(argv)
+    config_file, overrides = _words(args)
+    from orchestrate.compose import compose_file
+    from orchestrate.config.load import load_config
+
+    loaded = load_config(compose_file(config_file, overrides), where=config_file, environ=os.environ)
+    if args.resolve_only:
+        print(_resolved(loaded, as_json=args.json), end="")
+        return 0
+    from orchestrate.exports import check_exports
+    from orchestrate.submit import gather, make_plan, submit
+
+    check_exports(loaded.config, where=config_file)
+    sources = gather(loaded)
+    plan = make_plan(loaded, sources, config_file, new=args.new)
+    if args.dry_run:
+        _preview(plan, as_json=args.json)
+        return 0
+    return _report(submit(plan, loaded, sources), args)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gym eval submit",
+        description="Turn a YAML file into jobs. Example: gym eval submit math.yaml driver.benchmarks.math.shards=8",
+        epilog="Overrides: a.b=c changes a key, +a.b=c adds one, ++a.b=c does either, ~a.b removes one.",
+    )
+    parser.add_argument("words", nargs="*", metavar="CONFIG [OVERRIDE ...]", help="the YAML file, then overrides")
+    parser.add_argument("-c", "--config", type=Path, help="the YAML file")
+    parser.add_argument("--dry-run", action="store_true", help="show the plan and each job script; create nothing")
+    parser.add_argument("--resolve-only", action="store_true", help="show the configuration as understood; create nothing")
+    parser.add_argument("--wait", action="store_true", help="stay until the run is final, then show its scores")
+    parser.add_argument("--new", action="store_true", help="start a run of its own beside an existing one")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _words(args: argparse.Namespace) -> tuple[Path, list[str]]:
+    """The file and the overrides. The file is the one word that is no override, wherever it stands."""
+    from collector.errors import RequestError
+
+    words: list[str] = args.words
+    files = [word for word in words if "=" not in word and not word.startswith("~")]
+    if args.config is None and not files:
+        # A path may contain =; it is the first word then.
+        files = [word for word in words[:1] if Path(word).is_file()]
+    if args.config is not None:
+        if files:
+            raise RequestError(f"{files[0]!r} is no override.", "An override is key=value, +key=value, ++key=value or ~key.")
+        return args.config, words
+    if not files:
+        raise RequestError("no configuration was named.", "Usage: gym eval submit CONFIG [OVERRIDE ...].")
+    if len(files) > 1:
+        raise RequestError(f"{files[1]!r} is no override.", "An override is key=value, +key=value, ++key=value or ~key.")
+    words = list(words)
+    words.remove(files[0])
+    return Path(files[0]), words
+
+
+def _resolved(loaded: Loaded, *, as_json: bool) -> str:
+    if as_json:
+        return loaded.config.model_dump_json(indent=2) + "\n"
+    import yaml
+
+    return yaml.safe_dump(loaded.config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def _preview(plan: SubmitPlan, *, as_json: bool) -> None:
+    from orchestrate.submit import planned_batches
+
+    run_dir, planned = planned_batches(plan)
+    if as_json:
+        import json
+
+        scripts = {batch.token: script for batch, script in planned}
+        summary = [{"benchmark": b.name, "rollouts": b.expected, "shards": b.shards} for b in plan.benchmarks]
+        print(json.dumps({"run": plan.name, "run_dir": str(run_dir), "benchmarks": summary, "scripts": scripts}, indent=2))
+        return
+    print(f"run        {plan.name}\ndirectory  {run_dir}\n{_summary(plan, [batch for batch, _ in planned])}")
+    for batch, script in planned:
+        print(f"\n# ---- {batch.benchmark.name}: {_shard_text(batch)}\n{script}", end="")
+
+
+def _summary(plan: SubmitPlan, planned: list[JobBatch]) -> str:
+    from orchestrate.cli.tables import table
+    from orchestrate.config.values import in_words, walltime_seconds
+
+    jobs = Counter[str]()
+    for batch in planned:
+        jobs[batch.benchmark.name] += len(batch.indexes)
+    rows = [[b.name, str(b.expected), str(b.shards), str(jobs[b.name]), ", ".join(b.export) or "-"] for b in plan.benchmarks]
+    lines = [table(["benchmark", "rollouts", "shards", "jobs", "export"], rows)]
+    compute = plan.config.the_compute
+    if compute.type == "slurm":
+        lines.insert(0, f"walltime   {in_words(walltime_seconds(compute.walltime))} a job")
+    return "\n".join(lines)
+
+
+def _shard_text(batch: JobBatch) -> str:
+    first, last = batch.indexes[0], batch.indexes[-1]
+    return f"shard {first}" if first == last else f"{len(batch.indexes)} shards, {first} to {last}"
+
+
+def _report(result: Submittal, args: argparse.Namespace) -> int:
+    from orchestrate.runindex import remember
+    from orchestrate.submit import check_complete, now
+
+    remember(result.run, at=now())
+    if args.json and not args.wait:
+        print(result.run.record.read_text(), end="")
+    elif not args.json:
+        print(_as_text(result))
+    check_complete(result)
+    if not args.wait:
+        return 0
+    from orchestrate.cli.wait import wait
+
+    return wait(result.run, as_json=args.json)
+
+
+def _as_text(result: Submittal) -> str:
+    from orchestrate.submissions import ShardNeed
+
+    lines = [f"run {result.plan.name}  {result.run.root}"]
+    for benchmark in result.plan.benchmarks:
+        needs = Counter(result.needs[benchmark.name].values())
+        jobs = result.jobs.get(benchmark.name, [])
+        parts = [f"{needs[ShardNeed.FINAL]} final"] if needs[ShardNeed.FINAL] else []
+        parts += [f"{needs[ShardNeed.LIVE]} with a job already"] if needs[ShardNeed.LIVE] else []
+        parts += [f"{len(jobs)} submitted ({_job_text(jobs)})"] if jobs else []
+        lines.append(
+            f"  {benchmark.name}: {benchmark.expected} rollouts in {benchmark.shards} shards: {', '.join(parts) or '-'}"
+        )
+    lines.append(f"Follow it with: gym eval status {result.plan.name}")
+    return "\n".join(lines)
+
+
+def _job_text(jobs: list[str]) -> str:
+    bases = list(dict.fromkeys(job_id.partition("_")[0] for job_id in jobs))
+    return f"job {', '.join(bases[:4])}{', ...' if len(bases) > 4 else ''}"

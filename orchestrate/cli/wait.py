@@ -1,0 +1,113 @@
+"""``gym eval submit --wait``: live progress until the run is over, then its scores with their coverage and where they are."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from orchestrate.rundir import RunDir
+    from orchestrate.status import BenchmarkReport, RunReport
+
+#: Seconds between two looks; the scheduler is asked each time.
+_PAUSE_S: Final = 2.0
+#: Looks in a row without a live job and without a change after which nothing more is expected. A requeued or freshly
+#: submitted job may be unlisted for a moment.
+_QUIET_LOOKS: Final = 3
+
+
+def wait(run: RunDir, *, as_json: bool, sleep: Callable[[float], None] = time.sleep) -> int:
+    """Return 0 when everything completed. Raises IncompleteError or NothingMeasuredError otherwise. Ctrl-C leaves the jobs."""
+    try:
+        found = _until_over(run, sleep)
+    except KeyboardInterrupt:
+        print(f"\nThe jobs go on. Look at them with: gym eval status {run.root}", file=sys.stderr)
+        return 130
+    if as_json:
+        print(found.model_dump_json(indent=2))
+    else:
+        print(final_text(found))
+    _check(found)
+    return 0
+
+
+def _until_over(run: RunDir, sleep: Callable[[float], None]) -> RunReport:
+    from orchestrate.status import report
+
+    line = _ProgressLine()
+    quiet = 0
+    while True:
+        found = report(run)
+        line.show(found)
+        if found.is_final and all(benchmark.merged for benchmark in found.benchmarks) and not found.has_live_jobs:
+            break
+        quiet = 0 if found.has_live_jobs else quiet + 1
+        if quiet >= _QUIET_LOOKS:
+            break
+        sleep(_PAUSE_S)
+    line.end()
+    return found
+
+
+class _ProgressLine:
+    """One line on stderr: rewritten in place on a terminal, a new one at each change elsewhere."""
+
+    def __init__(self) -> None:
+        self._shown = ""
+        self._in_place = sys.stderr.isatty()
+
+    def show(self, found: RunReport) -> None:
+        text = "  ".join(_progress(benchmark) for benchmark in found.benchmarks)
+        if found.scheduler_trouble:
+            text += "  (the scheduler could not be asked)"
+        if text != self._shown:
+            end = "" if self._in_place else "\n"
+            clear = "\r\x1b[K" if self._in_place else ""
+            print(f"{clear}{text}", end=end, file=sys.stderr, flush=True)
+            self._shown = text
+
+    def end(self) -> None:
+        if self._in_place:
+            print(file=sys.stderr)
+
+
+def _progress(benchmark: BenchmarkReport) -> str:
+    done = sum(shard.completed for shard in benchmark.shards)
+    failed = sum(shard.failed for shard in benchmark.shards)
+    trouble = f", {failed} failing" if failed else ""
+    return f"{benchmark.name} {done}/{benchmark.expected}{trouble}"
+
+
+def final_text(found: RunReport) -> str:
+    """The table that a run ends with, and the files behind it."""
+    from pathlib import Path
+
+    from collector.artifacts import RunArtifacts
+    from orchestrate.cli.tables import kinds_of, score_of, table
+
+    rows = [
+        [b.name, score_of(b.coverage), kinds_of(b.coverage.failures_by_kind) if b.coverage else "-"] for b in found.benchmarks
+    ]
+    lines = [table(["benchmark", "score (measured/expected)", "failures"], rows)]
+    for benchmark in found.benchmarks:
+        if benchmark.merged is None:
+            lines.append(f"{benchmark.name}: not merged; see gym eval status {found.name}")
+            continue
+        merged = RunArtifacts(Path(benchmark.merged))
+        files = [merged.rollouts, merged.coverage, merged.aggregate, merged.exports]
+        lines += [f"{benchmark.name}:", *(f"  {path}" for path in files if path.exists())]
+    return "\n".join(lines)
+
+
+def _check(found: RunReport) -> None:
+    from collector.errors import IncompleteError
+    from orchestrate.outcome import check_outcome
+
+    for benchmark in found.benchmarks:
+        if benchmark.coverage is None or any(shard.trouble for shard in benchmark.shards):
+            raise IncompleteError("some shards cannot be read.", f"See gym eval status {found.name}.", benchmark.name)
+        check_outcome(benchmark.coverage, benchmark.name)
+        if benchmark.merged is None:
+            raise IncompleteError("was not merged.", f"See the logs in {found.run_dir}.", benchmark.name)

@@ -1,0 +1,104 @@
+"""The user's YAML file and command-line overrides, composed by Hydra into plain data. Writes nothing, not even ``outputs/``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from collector.errors import ConfigError
+
+#: A submit YAML is written by people; more than this is another kind of file.
+_SIZE_LIMIT = 4 << 20
+#: Values after aliases are followed; an alias that contains itself or doubles again and again exceeds it.
+_NODE_LIMIT = 200_000
+_STORE_NAME = "_gym_eval_submit"
+
+
+def compose_file(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
+    """The file's data with ``overrides`` (``a.b=c``, ``+a=1``, ``++a=1``, ``~a``) applied and every ``${...}`` resolved.
+
+    Raises ConfigError, in one line, with Hydra's own hint where it has one.
+    """
+    return compose_data(read_yaml(path), overrides, folder=path.absolute().parent, where=path)
+
+
+def compose_data(data: dict[str, Any], overrides: Sequence[str], *, folder: Path, where: Path | str) -> dict[str, Any]:
+    """``data`` with ``overrides`` applied and every ``${...}`` resolved; ``defaults`` are looked for in ``folder``."""
+    ConfigStore.instance().store(_STORE_NAME, data)
+    GlobalHydra.instance().clear()
+    try:
+        # The file's folder is searched too, so that a `defaults` list finds its neighbours.
+        with initialize_config_dir(config_dir=str(folder), version_base="1.3", job_name="gym"):
+            composed: DictConfig = compose(config_name=_STORE_NAME, overrides=list(overrides))
+        plain = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(_hydra_problem(error), where=where) from error
+    return cast("dict[str, Any]", plain)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in ``path``. Raises ConfigError for anything that is not one, duplicate keys included."""
+    try:
+        if path.stat().st_size > _SIZE_LIMIT:
+            raise ConfigError(f"the file is larger than {_SIZE_LIMIT >> 20} MiB.", "Name the submit YAML.", path)
+        # utf-8-sig: editors on Windows put a byte order mark in front.
+        text = path.read_bytes().decode("utf-8-sig")
+        data = yaml.load(text, _strict_loader())  # noqa: S506 - OmegaConf's loader constructs plain data only
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {(error.strerror or str(error)).lower()}.", "Check --config.", path) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"not UTF-8 text (byte {error.start}).", "Name the submit YAML.", path) from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"not valid YAML: {_yaml_problem(error)}.", where=path) from error
+    if data is None:
+        raise ConfigError("the file is empty.", "It needs compute, driver and job.", path)
+    if not isinstance(data, dict):
+        raise ConfigError(f"a {type(data).__name__} at the top level.", "It needs the keys compute, driver and job.", path)
+    if _node_count(data) > _NODE_LIMIT:
+        raise ConfigError("an alias contains itself, or aliases multiply without end.", "Write the values out.", path)
+    return data
+
+
+def _strict_loader() -> Any:
+    """OmegaConf's loader: no duplicate keys, no dates, floats as in YAML 1.2."""
+    from omegaconf._utils import get_yaml_loader  # noqa: PLC0415 - OmegaConf.load would hide the mark of an error
+
+    return get_yaml_loader()
+
+
+def _node_count(data: Any) -> int:
+    count, open_nodes = 0, [data]
+    while open_nodes and count <= _NODE_LIMIT:
+        node = open_nodes.pop()
+        count += 1
+        if isinstance(node, dict):
+            open_nodes.extend(node.values())
+        elif isinstance(node, list):
+            open_nodes.extend(node)
+    return count
+
+
+def _hydra_problem(error: Exception) -> str:
+    """Hydra's own message without what does not apply: nothing here can be swept over."""
+    text = _one_line(error)
+    text = text.partition(" 3. To sweep over it")[0].partition(" object_type=")[0]
+    return text if text.endswith((".", "!")) else f"{text}."
+
+
+def _yaml_problem(error: yaml.YAMLError) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"line {error.problem_mark.line + 1}: {_one_line(error.problem or error.context or 'cannot be read')}"
+    return _one_line(error)
+
+
+def _one_line(problem: object) -> str:
+    return " ".join(str(problem).split())

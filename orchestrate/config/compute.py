@@ -1,0 +1,55 @@
+"""Where jobs run: a Slurm cluster or this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import AfterValidator, Field
+
+from collector.settings import Count, StrictModel
+from orchestrate.config.values import FlagName, FlagValue, OptionalLine, Walltime
+
+#: Options of sbatch that the submission itself sets; giving them twice would break resuming or finding the job.
+OWN_FLAGS = frozenset(
+    {"account", "cpus-per-task", "gpus-per-node", "mem", "nodes", "partition", "qos", "time"}
+    | {"array", "chdir", "error", "job-name", "no-requeue", "ntasks", "open-mode", "output", "parsable", "requeue", "signal"}
+    | {"test-only", "wait", "wrap"}
+)
+
+
+def _check_own(value: str) -> str:
+    if value in OWN_FLAGS:
+        raise ValueError(f"{value!r} is set by the submission: it has a key of its own, or resuming depends on it")
+    return value
+
+
+class SlurmCompute(StrictModel):
+    """One job per shard, submitted as an array per benchmark."""
+
+    type: Literal["slurm"]
+    account: OptionalLine = None
+    partition: OptionalLine = None
+    qos: OptionalLine = None
+    walltime: Walltime
+    nodes: Count = 1
+    cpus_per_task: Count | None = None
+    mem: OptionalLine = None
+    gpus_per_node: Count | None = None
+    #: Jobs of one array that run at once; null: as many as the scheduler lets.
+    max_concurrent: Count | None = None
+    #: Long options for sbatch without their dashes; null, "" and false leave one out, true gives it without a value.
+    extra_args: dict[Annotated[FlagName, AfterValidator(_check_own)], FlagValue] = Field(default_factory=dict)
+    #: The interpreter on the nodes; null: the one that submits.
+    python: OptionalLine = None
+    #: Shell lines that run in the job before anything else; a line that fails ends the job.
+    setup: list[str] = Field(default_factory=list)
+
+
+class LocalCompute(StrictModel):
+    """Processes on this machine that outlive the command that started them."""
+
+    type: Literal["local"]
+    max_concurrent: Count = 1
+
+
+Compute: TypeAlias = Annotated[SlurmCompute | LocalCompute, Field(discriminator="type")]

@@ -1,0 +1,74 @@
+"""The submit YAML as a whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from collector.settings import Count, StrictModel
+from orchestrate.config.compute import Compute
+from orchestrate.config.services import Service
+from orchestrate.config.values import EnvMap, Line
+
+#: Exporter name to its settings; null switches one off.
+ExportMap = dict[str, dict[str, Any] | None]
+#: Keys of ``run`` that the submission fills in.
+FILLED_IN = frozenset({"output_jsonl_fpath"})
+#: Keys of ``run`` that say which model answers; they exclude ``driver.policy_model``.
+POLICY_KEYS = ("policy_base_url", "policy_model_name", "policy_api_key")
+
+
+class Requeue(StrictModel):
+    """How often a job that ran out of time goes back to the queue, and how many cut-off attempts a rollout may have."""
+
+    max_requeues: Annotated[int, Field(ge=0)] = 20
+    max_interruptions: Annotated[int, Field(ge=0)] = 20
+
+
+class Benchmark(StrictModel):
+    """One benchmark: how to run it, in how many parts, and where its results go."""
+
+    shards: Count = 1
+    run: dict[str, Any]
+    export: ExportMap = Field(default_factory=dict)
+    requeue: Requeue = Field(default_factory=Requeue)
+
+
+class Driver(StrictModel):
+    """What is measured, and with which model."""
+
+    policy_model: str | None = None
+    benchmarks: dict[str, Benchmark]
+    env: EnvMap = Field(default_factory=dict)
+
+
+class Job(StrictModel):
+    """Where the run directory is made, and what it is called."""
+
+    output_path: Path
+    name: Line | None = None
+
+
+class SubmitConfig(StrictModel):
+    """A submit YAML after interpolation, without its scratch keys."""
+
+    services: dict[str, Service] = Field(default_factory=dict)
+    compute: dict[str, Compute]
+    driver: Driver
+    job: Job
+    export: ExportMap = Field(default_factory=dict)
+
+    @property
+    def the_compute(self) -> Compute:
+        """The only entry of ``compute``."""
+        return next(iter(self.compute.values()))
+
+    def exports_of(self, benchmark: str) -> dict[str, dict[str, Any]]:
+        """The exporters of one benchmark: the job's, overridden by its own, without those switched off."""
+        merged: ExportMap = dict(self.export)
+        for name, settings in self.driver.benchmarks[benchmark].export.items():
+            base = merged.get(name) or {}
+            merged[name] = None if settings is None else {**base, **settings}
+        return {name: settings for name, settings in merged.items() if settings is not None}

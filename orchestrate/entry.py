@@ -1,0 +1,39 @@
+"""What a job's process runs: ``python -m orchestrate.entry FOLDER POSITION TOKEN``; hands over to submitit.
+
+The folder is entered and given to submitit as the current directory: submitit replaces ``%j`` and its like in the paths it is
+told, and a folder of the user's may contain them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+
+def main(argv: list[str]) -> None:
+    """Run the task at a position of a submission; in a Slurm array the position is the array index."""
+    folder, position, *_token = argv
+    os.environ.setdefault("SUBMITIT_LOG_LEVEL", "NOCONFIG")
+    job_id = _job_id()
+    os.chdir(folder)
+    # A requeued job finds the link that its first run made.
+    with suppress(FileExistsError):
+        Path(f"{job_id}_submitted.pkl").symlink_to(f"{os.environ.get('SLURM_ARRAY_TASK_ID', position)}.pkl")
+    from submitit.core.submission import process_job  # noqa: PLC0415 - after the log level is set
+
+    process_job("/proc/self/cwd")
+
+
+def _job_id() -> str:
+    """The id by which submitit will look for the task; a local job is known by its own process."""
+    if os.environ.get("SUBMITIT_EXECUTOR") == "local":
+        os.environ["SUBMITIT_LOCAL_JOB_ID"] = str(os.getpid())
+        return os.environ["SUBMITIT_LOCAL_JOB_ID"]
+    array = os.environ.get("SLURM_ARRAY_JOB_ID")
+    return f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}" if array else os.environ["SLURM_JOB_ID"]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,94 @@
+"""The contract of an executor: a batch of shards in, job ids out, and an honest answer when it is not known what happened."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from collector.registry import Registry
+from orchestrate.plan import BenchmarkPlan, SubmitPlan
+from orchestrate.rundir import RunDir
+from orchestrate.scheduler import Scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class JobBatch:
+    """Shards of one benchmark that are submitted together, under a name that no other submission has."""
+
+    token: str
+    benchmark: BenchmarkPlan
+    indexes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The jobs exist: shard index to job id."""
+
+    jobs: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """No job exists, for certain."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unclear:
+    """A job may exist: the answer was lost, late or makes no sense."""
+
+    reason: str
+    #: The request may still be on its way, so that a job may appear later.
+    may_arrive: bool = False
+
+
+Answer: TypeAlias = Accepted | Refused | Unclear
+
+
+class Executor(ABC):
+    """Runs the shards of one run. Made for one command; holds no state that the run directory does not."""
+
+    def __init__(self, run: RunDir, plan: SubmitPlan) -> None:
+        self.run = run
+        self.plan = plan
+
+    @property
+    @abstractmethod
+    def scheduler(self) -> Scheduler:
+        """Who can say what became of the jobs."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise UnavailableError when nothing can be submitted from here. Called before anything is created."""
+
+    @abstractmethod
+    def batch_limit(self) -> int:
+        """The most shards that one batch may have. May ask the scheduler."""
+
+    @abstractmethod
+    def preview(self, batch: JobBatch) -> str:
+        """The script that ``submit`` would run, for people. Writes nothing."""
+
+    @abstractmethod
+    def submit(self, batch: JobBatch) -> Answer:
+        """Start the batch's jobs. Called at most once for a token, under the submit lock."""
+
+    @abstractmethod
+    def job_ids(self, batch: JobBatch, found: str) -> Mapping[int, str]:
+        """The job id of each shard when the scheduler lists the batch's token as the job ``found``."""
+
+
+EXECUTORS: Registry[Executor] = Registry(
+    kind="compute type",
+    group="gym_eval.executors",
+    base=Executor,
+    builtin={"slurm": "orchestrate.executors.slurm:SlurmArrays", "local": "orchestrate.executors.local:LocalProcesses"},
+)
+
+
+def executor_for(run: RunDir, plan: SubmitPlan) -> Executor:
+    """The executor that the plan's compute entry asks for."""
+    return EXECUTORS.load(plan.config.the_compute.type)(run, plan)

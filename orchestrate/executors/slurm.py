@@ -1,0 +1,108 @@
+"""Shards as Slurm jobs: one array per benchmark, each task requeued when it is preempted or runs out of time."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from collector.errors import UnavailableError
+from orchestrate.config.compute import SlurmCompute
+from orchestrate.config.values import slurm_time, walltime_seconds
+from orchestrate.executors.base import Accepted, Answer, Executor, JobBatch, Unclear
+from orchestrate.scheduler import Scheduler, SlurmScheduler, max_array_size
+from slurm_templates.render import FlagValue, JobScript, literal_path, render_job
+
+#: Seconds before the time limit at which the collector is told; a quarter of a short limit, so that some work is done.
+WARNING_S: Final = 90
+
+
+class SlurmArrays(Executor):
+    """The executor behind ``compute: {type: slurm}``."""
+
+    @property
+    def compute(self) -> SlurmCompute:
+        """The plan's compute entry."""
+        found = self.plan.config.the_compute
+        if not isinstance(found, SlurmCompute):
+            raise TypeError("the registry gives a slurm entry to this executor")
+        return found
+
+    @property
+    def scheduler(self) -> Scheduler:
+        return SlurmScheduler()
+
+    def check(self) -> None:
+        missing = [name for name in ("sbatch", "squeue", "srun") if shutil.which(name) is None]
+        if missing:
+            raise UnavailableError(f"{', '.join(missing)} not found.", "Submit from a machine with Slurm's programs.")
+
+    def batch_limit(self) -> int:
+        return max_array_size()
+
+    def preview(self, batch: JobBatch) -> str:
+        return render_job(self.script(batch, len(batch.indexes)))
+
+    def submit(self, batch: JobBatch) -> Answer:
+        # submitit takes 0.2 s to import, and a preview or a status does without it.
+        from orchestrate.executors.submitit_slurm import SbatchError, TemplateSlurmExecutor  # noqa: PLC0415
+        from orchestrate.executors.tasks import shard_calls  # noqa: PLC0415
+
+        executor = TemplateSlurmExecutor(
+            self.run.jobs(batch.benchmark) / batch.token,
+            script=lambda count: render_job(self.script(batch, count)),
+            walltime_min=walltime_seconds(self.compute.walltime) // 60,
+        )
+        calls = shard_calls(self.run.root, batch.benchmark.name, batch.indexes)
+        try:
+            jobs = executor.submit_array(calls)
+        except SbatchError as error:
+            return Unclear(error.reason, may_arrive=error.may_arrive)
+        return Accepted({index: job.job_id for index, job in zip(batch.indexes, jobs, strict=True)})
+
+    def job_ids(self, batch: JobBatch, found: str) -> Mapping[int, str]:
+        from orchestrate.executors.submitit_slurm import array_ids  # noqa: PLC0415
+
+        return dict(zip(batch.indexes, array_ids(found, len(batch.indexes)), strict=True))
+
+    def script(self, batch: JobBatch, count: int) -> JobScript:
+        """The job script of ``batch`` with ``count`` tasks."""
+        folder = self.run.jobs(batch.benchmark) / batch.token
+        return JobScript(
+            flags={**self._own_flags(batch, count), **self.compute.extra_args},
+            setup=self.compute.setup,
+            command=[self.compute.python or sys.executable, "-u", "-m", "orchestrate.entry", str(folder), "0", batch.token],
+        )
+
+    def _own_flags(self, batch: JobBatch, count: int) -> dict[str, FlagValue]:
+        compute, seconds = self.compute, walltime_seconds(self.compute.walltime)
+        log = literal_path(self.run.logs(batch.benchmark)) + ("/job-%A_%a.log" if count > 1 else "/job-%j.log")
+        at_once = f"%{compute.max_concurrent}" if compute.max_concurrent else ""
+        return {
+            "job-name": batch.token,
+            "account": compute.account,
+            "partition": compute.partition,
+            "qos": compute.qos,
+            "time": slurm_time(seconds),
+            "nodes": compute.nodes,
+            "ntasks": compute.nodes,
+            "cpus-per-task": compute.cpus_per_task,
+            "mem": compute.mem,
+            "gpus-per-node": compute.gpus_per_node,
+            "array": f"0-{count - 1}{at_once}" if count > 1 else None,
+            "chdir": str(self.run.root),
+            "output": log,
+            # Both runs of a requeued job write to one log; truncating would lose what the first one said.
+            "open-mode": "append",
+            "requeue": True,
+            # B: to the batch shell, which exec has made the collector.
+            "signal": f"B:USR2@{warning_seconds(seconds)}",
+            # Variables that host: names reach the job in its environment, never in a file.
+            "export": "ALL",
+        }
+
+
+def warning_seconds(walltime_s: int) -> int:
+    """How long before its time limit a job is told to finish."""
+    return min(WARNING_S, walltime_s // 4)

@@ -1,0 +1,244 @@
+"""What runs inside a job: take the shard, bring the services up, collect, take them down, and finish the benchmark.
+
+All truth is read from the run directory at each start, so a requeued job just starts again. The exit code is the truth too:
+0 only when every rollout of the shard completed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from collector.coverage import Coverage
+from collector.errors import GymEvalError, IncompleteError, ServiceError, UnavailableError
+from collector.settings import RunSettings
+from collector.stop import StopReason, StopRequest
+from orchestrate.config.load import api_key_reference, settings_of
+from orchestrate.config.submit import Requeue
+from orchestrate.config.values import resolve_env, walltime_seconds
+from orchestrate.outcome import check_experiment, check_outcome
+from orchestrate.plan import BenchmarkPlan, SubmitPlan
+from orchestrate.rundir import RunDir, read_plan
+from orchestrate.services import ServiceGroup, group_of
+
+T = TypeVar("T")
+
+#: Seconds for requests in flight after SIGTERM: Slurm's default KillWait is 30, many sites have less.
+_TERM_MARGIN_S: Final = 3.0
+#: Seconds before the time limit that stay for stopping services and going back to the queue.
+_REQUEUE_MARGIN_S: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class JobContext:
+    """What the scheduler calls this job."""
+
+    job_id: str
+    restarts: int
+    on_slurm: bool
+
+    @classmethod
+    def read(cls) -> JobContext:
+        """From the environment of this process."""
+        env = os.environ
+        if "SLURM_JOB_ID" not in env:
+            return cls(f"local:{os.getpid()}", 0, on_slurm=False)
+        array = env.get("SLURM_ARRAY_JOB_ID")
+        job_id = f"{array}_{env['SLURM_ARRAY_TASK_ID']}" if array else env["SLURM_JOB_ID"]
+        return cls(job_id, int(env.get("SLURM_RESTART_COUNT", "0")), on_slurm=True)
+
+
+def run_shard(run_dir: str, benchmark: str, index: str) -> int:
+    """Bring one shard as far as it goes. Returns 0, or ends the process with the exit code of what is wrong."""
+    import uvloop  # noqa: PLC0415 - this module is imported by the submitting command too
+
+    try:
+        job = ShardJob(RunDir(Path(run_dir)), benchmark, int(index))
+        uvloop.run(job.run())
+    except GymEvalError as error:
+        sys.stderr.write(f"gym eval: {error}\n")
+        # Not an exception of submitit's: it would pickle the traceback and end with 1 whatever happened.
+        raise SystemExit(error.exit_code) from error
+    return 0
+
+
+class ShardJob:
+    """One incarnation of a job on its shard."""
+
+    def __init__(self, run: RunDir, benchmark: str, index: int) -> None:
+        self.run_dir = run
+        self.plan: SubmitPlan = read_plan(run)
+        self.benchmark: BenchmarkPlan = self.plan.benchmark(benchmark)
+        self.artifacts = run.shard(self.benchmark, index)
+        self.context = JobContext.read()
+        self.where = f"{benchmark} shard {index} of {self.benchmark.shards}"
+
+    async def run(self) -> None:
+        """Raises GymEvalError for whatever keeps the shard, or the benchmark when this job finishes it, from completeness."""
+        os.environ.update(resolve_env(self.plan.config.driver.env, os.environ, where="driver.env"))
+        stop = StopRequest(margin_s=_TERM_MARGIN_S)
+        self._listen(stop)
+        async with AsyncExitStack() as stack:
+            if not self.context.on_slurm and not await self._take_slot(stack, stop):
+                raise IncompleteError("was told to stop while it waited for a free slot.", where=self.where)
+            coverage = await self._fill(stop)
+        self._say(f"{coverage.completed} of {coverage.expected} rollouts completed")
+        if not coverage.is_final:
+            raise self._unfinished(coverage, stop)
+        self._finish()
+        check_outcome(coverage, self.where)
+
+    def _listen(self, stop: StopRequest) -> None:
+        # After submitit's own handlers, which would ignore SIGTERM and take SIGUSR2 for a reason to pickle.
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._ask, stop, StopReason.TERMINATED, _TERM_MARGIN_S)
+        loop.add_signal_handler(signal.SIGINT, self._ask, stop, StopReason.INTERRUPTED, _TERM_MARGIN_S)
+        loop.add_signal_handler(signal.SIGUSR2, self._ask, stop, StopReason.TIME_LIMIT, self._time_limit_margin_s())
+
+    def _ask(self, stop: StopRequest, reason: StopReason, margin_s: float) -> None:
+        self._say(f"asked to stop ({reason}); requests in flight may finish within {margin_s:g} s")
+        stop.margin_s = margin_s
+        stop.ask(reason)
+
+    def _time_limit_margin_s(self) -> float:
+        compute = self.plan.config.the_compute
+        if compute.type != "slurm":
+            return _TERM_MARGIN_S
+        from orchestrate.executors.slurm import warning_seconds  # noqa: PLC0415 - needed on Slurm only
+
+        return max(_TERM_MARGIN_S, warning_seconds(walltime_seconds(compute.walltime)) - _REQUEUE_MARGIN_S)
+
+    async def _take_slot(self, stack: AsyncExitStack, stop: StopRequest) -> bool:
+        from orchestrate.executors.local import local_slot  # noqa: PLC0415 - needed on one machine only
+
+        compute = self.plan.config.the_compute
+        count = compute.max_concurrent or 1
+        slot = await unless_stopped(stack.enter_async_context(local_slot(self.run_dir, count)), stop)
+        return slot is not None
+
+    async def _fill(self, stop: StopRequest) -> Coverage:
+        """Collect under the shard's lock; a shard that is final starts no services."""
+        from collector.lock import ShardLock  # noqa: PLC0415 - a job that waits for its slot stays small
+
+        settings = self._settings(None, None)
+        lock = ShardLock(self.artifacts.lock, job_id=self.context.job_id, since=_now())
+        with lock:
+            check_experiment(self.artifacts, settings)
+            coverage = self._coverage(settings)
+            if coverage.is_final or stop.is_asked:
+                return coverage
+            services = group_of(
+                self.plan.config.services,
+                logs=self.run_dir.logs(self.benchmark),
+                job=f"{self.context.job_id.replace(':', '-')}",
+                environ=os.environ,
+            )
+            async with services:
+                if await self._ready(services, stop):
+                    await self._collect(services, lock, stop)
+            return self._coverage(settings)
+
+    async def _ready(self, services: ServiceGroup, stop: StopRequest) -> bool:
+        from orchestrate.readiness import ModelProbe  # noqa: PLC0415 - loads libcurl
+
+        self._say("waiting for the services")
+        probe = ModelProbe(self._settings(None, None), self.plan.config.driver.policy_model)
+        return await unless_stopped(_true(services.wait_ready(probe)), stop) is not None
+
+    async def _collect(self, services: ServiceGroup, lock: Any, stop: StopRequest) -> None:
+        from collector.collect import collect  # noqa: PLC0415 - loads the agents' transport
+        from collector.session import JobFacts  # noqa: PLC0415 - as above
+        from orchestrate.progress import LogProgress  # noqa: PLC0415 - as above
+
+        policy = self.plan.config.driver.policy_model
+        endpoint = services.endpoint(policy) if policy is not None else None
+        settings = self._settings(endpoint.base_url if endpoint else None, endpoint.api_key if endpoint else None)
+        facts = JobFacts(self.context.job_id, self.context.restarts)
+        self._say("collecting")
+        work = asyncio.create_task(
+            collect(settings, self.artifacts, lock, job=facts, stop=stop, progress=LogProgress(self._say))
+        )
+        watch = asyncio.create_task(services.watch())
+        await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
+        died = watch.exception() if watch.done() and not watch.cancelled() else None
+        if died is not None:
+            stop.ask(StopReason.SERVICE_DIED, at_once=True)
+        try:
+            await work
+        except UnavailableError as error:
+            # A dead server is the better explanation of an endpoint that fails every request.
+            services.check_alive()
+            raise error from died
+        finally:
+            watch.cancel()
+        if isinstance(died, ServiceError):
+            raise died
+
+    def _settings(self, base_url: str | None, api_key: str | None) -> RunSettings:
+        reference = api_key_reference(self.plan.config, self.benchmark.name)
+        if reference is not None and api_key is None:
+            api_key = resolve_env({"key": reference}, os.environ, where="policy_api_key")["key"]
+        return settings_of(
+            self.plan.config, self.benchmark.name, output=self.artifacts.rollouts, base_url=base_url, api_key=api_key
+        )
+
+    def _coverage(self, settings: RunSettings) -> Coverage:
+        from collector.store import RolloutStore  # noqa: PLC0415 - a job that waits for its slot stays small
+
+        with RolloutStore.read(self.artifacts) as store:
+            return store.coverage(settings.retry)
+
+    def _unfinished(self, coverage: Coverage, stop: StopRequest) -> IncompleteError:
+        left = f"{coverage.unfinished} of {coverage.expected} rollouts are unfinished"
+        requeue: Requeue = self.plan.config.driver.benchmarks[self.benchmark.name].requeue
+        if stop.reason is not StopReason.TIME_LIMIT or not self.context.on_slurm:
+            return IncompleteError(f"{left} ({stop.reason or 'stopped'}).", "Run the submit command again.", self.where)
+        if self.context.restarts >= requeue.max_requeues:
+            what = f"{left}, and all {requeue.max_requeues} requeues are used up."
+            return IncompleteError(what, "Run the submit command again.", self.where)
+        self._say(f"{left}; the time is over, going back to the queue (requeue {self.context.restarts + 1})")
+        # Slurm ends this process when it requeues the job; nothing of ours runs any more by then.
+        subprocess.run(["scontrol", "requeue", self.context.job_id], timeout=60, check=False)
+        return IncompleteError(f"{left}.", "The job was requeued.", self.where)
+
+    def _finish(self) -> None:
+        """Merge, measure and export when this was the benchmark's last shard. GPUs are idle by now: services are down."""
+        from orchestrate.tail import finish_benchmark  # noqa: PLC0415 - once, at the end
+
+        self._say(finish_benchmark(self.run_dir, self.benchmark, self._settings(None, None)))
+
+    def _say(self, text: str) -> None:
+        sys.stdout.write(f"{_now()} {self.where}: {text}\n")
+        sys.stdout.flush()
+
+
+async def unless_stopped(work: Coroutine[Any, Any, T], stop: StopRequest) -> T | None:
+    """The result of ``work``, or None when a stop was asked for before it was there; it is cancelled then."""
+    working = asyncio.ensure_future(work)
+    asked = asyncio.ensure_future(stop.asked())
+    try:
+        await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        asked.cancel()
+        if not working.done():
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+
+
+async def _true(work: Coroutine[Any, Any, None]) -> bool:
+    await work
+    return True
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

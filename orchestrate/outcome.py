@@ -1,0 +1,35 @@
+"""What a coverage means for whoever asked: complete, incomplete, or nothing measured; and that a shard is what was planned."""
+
+from __future__ import annotations
+
+from collector import jsonl
+from collector.artifacts import RunArtifacts
+from collector.coverage import Coverage
+from collector.errors import IncompleteError, NotFoundError, NothingMeasuredError
+from collector.manifest import check_identity, digest_of, read_manifest
+from collector.outcomes import RolloutState
+from collector.prepare import experiment_of
+from collector.settings import RunSettings
+
+
+def check_outcome(coverage: Coverage, where: str) -> None:
+    """Raise NothingMeasuredError or IncompleteError unless every rollout completed and, where a score is meant, one exists."""
+    kinds = ", ".join(f"{kind} {count}" for kind, count in coverage.failures_by_kind.items())
+    if coverage.is_final and not coverage.measured and not coverage.states.get(RolloutState.UNSCORED, 0):
+        raise NothingMeasuredError(f"nothing was measured ({kinds or 'all masked or omitted'}).", "There is no score.", where)
+    if not coverage.complete:
+        left = coverage.expected - coverage.completed
+        state = "failed for good" if coverage.is_final else "are not completed"
+        raise IncompleteError(f"{left} of {coverage.expected} rollouts {state}{f' ({kinds})' if kinds else ''}.", where=where)
+
+
+def check_experiment(artifacts: RunArtifacts, settings: RunSettings) -> None:
+    """Raise IdentityError when the shard was prepared for another experiment than ``settings`` describe today.
+
+    A user's own verifier code, for example, may have changed since the run was planned.
+    """
+    saved = read_manifest(artifacts.manifest)
+    if saved is None:
+        raise NotFoundError("the shard was never prepared.", "Submit the run again.", artifacts.manifest)
+    config = jsonl.loads(jsonl.canonical(experiment_of(settings)))
+    check_identity(saved, saved.model_copy(update={"config": config, "config_digest": digest_of(config)}), artifacts.manifest)

@@ -1,0 +1,191 @@
+"""A run directory: the name of every file in it, its staged creation, and reading it back.
+
+A run is created in a hidden directory beside its place and renamed into it, the plan written last: a crash leaves no run or a
+complete one. Environment references stay references; no value of a ``host:`` or ``runtime:`` variable is ever written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from pydantic import ValidationError
+
+from collector import durable, jsonl
+from collector.artifacts import RunArtifacts
+from collector.errors import CorruptArtifactError, NotFoundError, RefusedError
+from collector.manifest import ShardPlace, flatten
+from collector.prepare import new_manifest, prepare_shard
+from collector.settings import RunSettings
+from orchestrate.plan import FORMAT, BenchmarkPlan, Source, SubmitPlan, deal
+
+
+@dataclass(frozen=True, slots=True)
+class RunDir:
+    """The files of one run. ``root`` is absolute."""
+
+    root: Path
+
+    @property
+    def plan(self) -> Path:
+        return self.root / "plan.json"
+
+    @property
+    def resolved_config(self) -> Path:
+        return self.root / "resolved-config.yaml"
+
+    @property
+    def record(self) -> Path:
+        return self.root / "gym-job.json"
+
+    @property
+    def submissions(self) -> Path:
+        return self.root / "submissions.jsonl"
+
+    @property
+    def submit_lock(self) -> Path:
+        return self.root / "submit.lock"
+
+    def benchmark(self, plan: BenchmarkPlan) -> Path:
+        """Where everything of one benchmark lies."""
+        return self.root / plan.slug
+
+    def merged(self, plan: BenchmarkPlan) -> RunArtifacts:
+        """The projection of a benchmark's shards and its companions."""
+        return RunArtifacts(self.benchmark(plan) / "rollouts.jsonl")
+
+    def shard(self, plan: BenchmarkPlan, index: int) -> RunArtifacts:
+        """The files of one shard."""
+        return RunArtifacts(self.benchmark(plan) / "shards" / f"{index}-of-{plan.shards}" / "rollouts.jsonl")
+
+    def shards(self, plan: BenchmarkPlan) -> list[RunArtifacts]:
+        """The files of every shard, by index."""
+        return [self.shard(plan, index) for index in range(plan.shards)]
+
+    def logs(self, plan: BenchmarkPlan) -> Path:
+        """Where the output of jobs and services goes."""
+        return self.benchmark(plan) / "logs"
+
+    def jobs(self, plan: BenchmarkPlan) -> Path:
+        """One directory per submission: the script and the tasks it runs."""
+        return self.benchmark(plan) / "jobs"
+
+    def slot(self, number: int) -> Path:
+        """The lock of one local slot; as many jobs run at once as there are slots."""
+        return self.root / "slots" / f"{number}.lock"
+
+
+def create_run(plan: SubmitPlan, sources: Mapping[str, Source], settings: Mapping[str, RunSettings]) -> RunDir:
+    """Make the run directory of ``plan``, or find it made. Raises RefusedError when another experiment has the name."""
+    run = RunDir(plan.config.job.output_path.absolute() / plan.name)
+    if (existing := _existing(run)) is not None:
+        check_same_run(existing, plan, run)
+        return run
+    try:
+        with durable.staged_dir(run.root) as staging:
+            _fill(RunDir(staging), plan, sources, settings)
+    except OSError:
+        # Somebody else created the same run in the meantime; theirs is as good.
+        if (existing := _existing(run)) is None:
+            raise
+        check_same_run(existing, plan, run)
+    return run
+
+
+def read_plan(run: RunDir) -> SubmitPlan:
+    """The plan of ``run``. Raises NotFoundError when there is none, CorruptArtifactError when it is not one."""
+    try:
+        value = jsonl.loads(run.plan.read_bytes())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFoundError("there is no run here.", "A run directory has a plan.json.", run.root) from error
+    except ValueError as error:
+        raise CorruptArtifactError(run.plan, 0, f"not JSON ({error}).") from error
+    version = value.get("schema_version") if isinstance(value, dict) else None
+    if version != FORMAT:
+        what = f"plan format {version!r} is not supported (this program reads format {FORMAT})."
+        raise CorruptArtifactError(run.plan, 0, what, "Use the version of gym-eval that wrote it.")
+    try:
+        return SubmitPlan.model_validate(value)
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False))
+        raise CorruptArtifactError(run.plan, 0, f"not a plan ({problems}).") from error
+
+
+def refresh_plan(run: RunDir, plan: SubmitPlan) -> SubmitPlan:
+    """Give jobs that start from now on the connection, compute, retry and export settings of ``plan``; the rest is frozen.
+
+    Called under the submit lock, with a plan of the same identity.
+    """
+    saved = read_plan(run)
+    exports = {fresh.name: fresh.export for fresh in plan.benchmarks}
+    benchmarks = [old.model_copy(update={"export": exports[old.name]}) for old in saved.benchmarks]
+    merged = saved.model_copy(update={"config": plan.config, "benchmarks": benchmarks})
+    if merged != saved:
+        durable.publish(run.resolved_config, _resolved_yaml(merged), mode=0o600)
+        durable.publish(run.plan, merged.encode(), mode=_plan_mode(merged))
+    return merged
+
+
+def check_same_run(saved: SubmitPlan, wanted: SubmitPlan, run: RunDir) -> None:
+    """Raise RefusedError with every difference unless both plans describe one experiment."""
+    if saved.identity_digest == wanted.identity_digest:
+        return
+    old, new = flatten(saved.identity), flatten(wanted.identity)
+    changed = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
+    shown = "; ".join(f"{key}: saved {_short(old.get(key))}, now {_short(new.get(key))}" for key in changed[:10])
+    more = f"; and {len(changed) - 10} more" if len(changed) > 10 else ""
+    raise RefusedError(
+        f"this run belongs to another experiment: {shown}{more}.",
+        "Choose another job.name, or --new for a run beside it.",
+        run.root,
+    )
+
+
+def _existing(run: RunDir) -> SubmitPlan | None:
+    if run.plan.exists():
+        return read_plan(run)
+    if run.root.exists() or run.root.is_symlink():
+        raise RefusedError("this exists and is not a run.", "Choose another job.name or job.output_path.", run.root)
+    return None
+
+
+def _fill(run: RunDir, plan: SubmitPlan, sources: Mapping[str, Source], settings: Mapping[str, RunSettings]) -> None:
+    for benchmark in plan.benchmarks:
+        for directory in (run.logs(benchmark), run.jobs(benchmark)):
+            durable.make_dir(directory)
+        _fill_shards(run, benchmark, sources[benchmark.name], settings[benchmark.name])
+    durable.publish(run.submissions, b"")
+    durable.publish(run.resolved_config, _resolved_yaml(plan), mode=0o600)
+    durable.publish(run.plan, plan.encode(), mode=_plan_mode(plan))
+
+
+def _plan_mode(plan: SubmitPlan) -> int | None:
+    """Only the owner reads a plan with literal values of environment variables; others can be asked for their status."""
+    services = plan.config.services.values()
+    maps = [plan.config.driver.env, *(service.env for service in services if service.type == "command")]
+    has_literals = any(value.startswith("lit:") for entries in maps for value in entries.values())
+    return 0o600 if has_literals else None
+
+
+def _fill_shards(run: RunDir, benchmark: BenchmarkPlan, source: Source, settings: RunSettings) -> None:
+    lines, digest = source.inventory.lines, benchmark.inventory_digest
+    for index, hand in enumerate(deal(len(lines), benchmark.shards, seed=digest)):
+        part = [lines[position] for position in hand]
+        place = ShardPlace(index=index, count=benchmark.shards, whole_digest=digest, whole_expected=len(lines))
+        manifest = new_manifest(
+            settings, part, benchmark.source_digest, benchmark=benchmark.name, shard=place, run_id=benchmark.run_id
+        )
+        prepare_shard(run.shard(benchmark, index), part, manifest)
+
+
+def _resolved_yaml(plan: SubmitPlan) -> bytes:
+    """The configuration as the run uses it; it can be submitted again as it stands."""
+    data = plan.config.model_dump(mode="json")
+    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True).encode()
+
+
+def _short(value: object) -> str:
+    text = "nothing" if value is None else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,73 @@
+"""Which runs this user submitted from here, so that one can be named without its path. Losing it loses nothing."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from collector import durable
+from collector.errors import NotFoundError
+from orchestrate.rundir import RunDir
+
+
+class IndexEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One line: a run was submitted, for the first time or again."""
+
+    at: str
+    name: str
+    run_dir: str
+
+
+def index_path() -> Path:
+    """The index file under the user's state directory."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "gym-eval" / "runs.jsonl"
+
+
+def remember(run: RunDir, *, at: str) -> None:
+    """Add ``run`` to the index; a home directory that cannot be written does not matter."""
+    path = index_path()
+    with suppress(OSError):
+        durable.make_dir(path.parent)
+        file = durable.AppendFile(path)
+        try:
+            file.append(msgspec.json.encode(IndexEntry(at=at, name=run.root.name, run_dir=str(run.root))) + b"\n")
+        finally:
+            file.close()
+
+
+def find_run(text: str | None) -> RunDir:
+    """The run that ``text`` names: a path, a name, or the unique beginning of one; None is the one submitted last.
+
+    Raises NotFoundError with what there is instead.
+    """
+    if text is not None and (Path(text) / "plan.json").exists():
+        return RunDir(Path(text).absolute())
+    known = {Path(entry.run_dir): entry.name for entry in _entries() if (Path(entry.run_dir) / "plan.json").exists()}
+    if text is None:
+        if not known:
+            raise NotFoundError("no run was submitted from here.", "Name a run directory.", index_path())
+        return RunDir(list(known)[-1])
+    exact = [path for path, name in known.items() if name == text]
+    found = exact or [path for path, name in known.items() if name.startswith(text)]
+    if len(found) == 1:
+        return RunDir(found[0])
+    if found:
+        raise NotFoundError(f"{len(found)} runs fit: {', '.join(map(str, found[-5:]))}.", "Name one of them.", text)
+    names = ", ".join(list(dict.fromkeys(known.values()))[-5:])
+    raise NotFoundError("no such run.", f"The last ones are: {names}." if names else "Name a run directory.", text)
+
+
+def _entries() -> list[IndexEntry]:
+    """Oldest first; a run that was submitted again stands where it was submitted last."""
+    entries: dict[str, IndexEntry] = {}
+    with suppress(OSError):
+        for line in index_path().read_bytes().split(b"\n"):
+            with suppress(msgspec.DecodeError):
+                entry = msgspec.json.decode(line, type=IndexEntry)
+                entries.pop(entry.run_dir, None)
+                entries[entry.run_dir] = entry
+    return list(entries.values())

@@ -1,0 +1,240 @@
+"""The services of one job: started, proved ready, watched while the collector works, stopped with all that they started."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol, Self
+
+from collector import durable
+from collector.errors import ServiceError
+from orchestrate import supervise
+from orchestrate.config.services import CommandService, ExternalService
+from orchestrate.config.values import resolve_env
+
+HOST: Final = "127.0.0.1"
+#: Lines of a service's log that its error shows.
+_LAST_LINES: Final = 12
+_PROBE_PAUSE_S: Final = 0.5
+#: Seconds beyond a service's own grace until its supervisor is given up as well.
+_STOP_MARGIN_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a service answers, and as which model."""
+
+    base_url: str
+    model: str
+    api_key: str | None = field(default=None, repr=False)
+
+
+class Probe(Protocol):
+    """Returns why the model at an endpoint is not ready yet, or None when it answered; within a minute.
+
+    Raises ServiceError when waiting longer cannot help.
+    """
+
+    def __call__(self, name: str, endpoint: Endpoint, health_url: str | None) -> Awaitable[str | None]: ...
+
+
+class RunningService:
+    """A command service from its start to its end. Use as an async context manager."""
+
+    def __init__(self, name: str, service: CommandService, *, log: Path, environ: Mapping[str, str]) -> None:
+        self.name = name
+        self.service = service
+        self.log = log
+        self.port = service.port or free_port()
+        self._environ = environ
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the service answers once it is ready."""
+        return Endpoint(f"http://{HOST}:{self.port}/v1", self.service.served_model_name)
+
+    async def __aenter__(self) -> Self:
+        """Start the process; it is not ready yet."""
+        output = durable.open_log(self.log)
+        try:
+            self._process = subprocess.Popen(  # noqa: ASYNC220 - returns within milliseconds, before anything else runs
+                [sys.executable, "-I", supervise.__file__, str(self.service.stop_grace_s), *self._command()],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.service.cwd,
+                env=self._environment(),
+                start_new_session=True,
+            )
+        except OSError as error:
+            where = f"service {self.name}"
+            raise ServiceError(f"cannot be started: {error.strerror}.", "Check its command and cwd.", where) from error
+        finally:
+            os.close(output)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop the whole process group: SIGTERM, then SIGKILL after the grace."""
+        process = self._process
+        if process is None or process.stdin is None:
+            return
+        process.stdin.close()
+        limit_s = self.service.stop_grace_s + _STOP_MARGIN_S
+        with suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(process.wait, limit_s)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+    async def wait_ready(self, probe: Probe) -> None:
+        """Return when the model answers. Raises ServiceError when the process ends, or is not ready in its time."""
+        health = self.service.health_check
+        health_url = f"http://{HOST}:{self.port}{health.path}" if health else None
+        reason = "nothing was asked yet"
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.service.ready_timeout_s):
+                while True:
+                    self.check_alive()
+                    answer = await probe(self.name, self.endpoint, health_url)
+                    if answer is None:
+                        return
+                    reason = answer
+                    await asyncio.sleep(_PROBE_PAUSE_S)
+        self.check_alive()
+        raise self._error(f"was not ready within {self.service.ready_timeout_s:g} s ({reason})")
+
+    def check_alive(self) -> None:
+        """Raise ServiceError with the last log lines when the process has ended, with whatever exit code."""
+        if self._process is not None and (code := self._process.poll()) is not None:
+            raise self._error(f"ended with exit code {code} while it was needed")
+
+    async def watch(self) -> None:
+        """Raise ServiceError when the process ends; return never."""
+        while True:
+            self.check_alive()
+            await asyncio.sleep(0.2)
+
+    def _error(self, what: str) -> ServiceError:
+        lines = _tail(self.log)
+        said = f" Its last words: {' | '.join(lines)}" if lines else " It wrote nothing."
+        return ServiceError(f"{what}.{said}", f"Its log is {self.log}.", f"service {self.name}")
+
+    def _command(self) -> list[str]:
+        command = self.service.command
+        if isinstance(command, str):
+            return ["bash", "-c", self._filled(command)]
+        return [self._filled(part) for part in command]
+
+    def _environment(self) -> dict[str, str]:
+        own = resolve_env(self.service.env, self._environ, where=f"service {self.name}")
+        return {**self._environ, **{name: self._filled(value) for name, value in own.items()}}
+
+    def _filled(self, text: str) -> str:
+        # Not str.format: commands carry JSON, whose braces are not ours.
+        return text.replace("{port}", str(self.port)).replace("{host}", HOST)
+
+
+class ServiceGroup:
+    """Every service of a job; all of them are up inside the context."""
+
+    def __init__(self, running: Mapping[str, RunningService], external: Mapping[str, tuple[Endpoint, float]]) -> None:
+        self._running = dict(running)
+        self._external = dict(external)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Start all of them; they stop in reverse order, also when one cannot be started."""
+        async with AsyncExitStack() as stack:
+            for service in self._running.values():
+                await stack.enter_async_context(service)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._stack.aclose()
+
+    async def wait_ready(self, probe: Probe) -> None:
+        """Return when every service answers, those of others included. Raises ServiceError for the first that will not."""
+        waits = [service.wait_ready(probe) for service in self._running.values()]
+        waits += [_wait_external(name, endpoint, probe, limit_s) for name, (endpoint, limit_s) in self._external.items()]
+        await _first_error(waits)
+
+    def check_alive(self) -> None:
+        """Raise ServiceError when one of the processes has ended."""
+        for service in self._running.values():
+            service.check_alive()
+
+    async def watch(self) -> None:
+        """Raise ServiceError when one of the processes ends; return never, or at once when there is none."""
+        await _first_error([service.watch() for service in self._running.values()])
+
+    def endpoint(self, name: str) -> Endpoint:
+        """Where the service called ``name`` answers."""
+        return self._external[name][0] if name in self._external else self._running[name].endpoint
+
+
+def group_of(
+    services: Mapping[str, CommandService | ExternalService], *, logs: Path, job: str, environ: Mapping[str, str]
+) -> ServiceGroup:
+    """The services of a job called ``job``; nothing is started yet. Raises ConfigError when a variable is missing."""
+    running = {
+        name: RunningService(name, service, log=logs / f"{name}-{job}.log", environ=environ)
+        for name, service in services.items()
+        if isinstance(service, CommandService)
+    }
+    external = {
+        name: (_external(name, service, environ), service.ready_timeout_s)
+        for name, service in services.items()
+        if isinstance(service, ExternalService)
+    }
+    return ServiceGroup(running, external)
+
+
+async def _wait_external(name: str, endpoint: Endpoint, probe: Probe, limit_s: float) -> None:
+    reason = "nothing was asked yet"
+    with suppress(TimeoutError):
+        async with asyncio.timeout(limit_s):
+            while (answer := await probe(name, endpoint, None)) is not None:
+                reason = answer
+                await asyncio.sleep(_PROBE_PAUSE_S)
+            return
+    raise ServiceError(f"did not answer within {limit_s:g} s ({reason}).", "Check its url.", f"service {name}")
+
+
+async def _first_error(waits: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Return when all of ``waits`` do, or raise what the first of them raises and end the others."""
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def free_port() -> int:
+    """A port that nothing listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return probe.getsockname()[1]
+
+
+def _external(name: str, service: ExternalService, environ: Mapping[str, str]) -> Endpoint:
+    if service.api_key_env is None:
+        return Endpoint(service.url, service.served_model_name)
+    key = resolve_env({"key": f"runtime:{service.api_key_env}"}, environ, where=f"service {name}")["key"]
+    return Endpoint(service.url, service.served_model_name, key)
+
+
+def _tail(log: Path) -> list[str]:
+    with suppress(OSError):
+        lines = log.read_bytes()[-8192:].decode(errors="replace").splitlines()
+        return [line.strip() for line in lines if line.strip()][-_LAST_LINES:]
+    return []

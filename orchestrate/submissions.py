@@ -1,0 +1,185 @@
+"""The receipts of a run: what was about to be submitted, what became of it, and which shards need a job now.
+
+``submissions.jsonl`` grows under the submit lock only. "prepared" is durable before the scheduler hears of a batch, so a batch
+whose answer was lost is settled by looking its unique name up, never by submitting it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+
+from collector import durable
+from collector.errors import CorruptArtifactError
+from orchestrate.scheduler import JobFact, Knowledge
+
+FORMAT: Final = 1
+
+
+class _Receipt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="event"):
+    schema_version: int = FORMAT
+    at: str
+    token: str
+
+
+class Prepared(_Receipt, frozen=True, tag="prepared"):
+    """A batch is about to be submitted. After ``deadline`` (Unix seconds) no answer to it can still be on its way."""
+
+    benchmark: str
+    indexes: tuple[int, ...]
+    deadline: float
+
+
+class Submitted(_Receipt, frozen=True, tag="submitted"):
+    """The scheduler has the batch: shard index to job id."""
+
+    jobs: dict[int, str]
+    #: True: found by its name, since its own answer was lost.
+    found: bool = False
+
+
+class Failed(_Receipt, frozen=True, tag="failed"):
+    """The scheduler does not have the batch and will not."""
+
+    reason: str
+
+
+Receipt: TypeAlias = Prepared | Submitted | Failed
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Receipt] = msgspec.json.Decoder(Receipt)
+
+
+class Outcome(StrEnum):
+    """What became of a batch."""
+
+    #: Prepared, and no answer is recorded.
+    OPEN = "open"
+    SUBMITTED = "submitted"
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class Submission:
+    """One batch with everything its receipts say."""
+
+    prepared: Prepared
+    outcome: Outcome = Outcome.OPEN
+    jobs: Mapping[int, str] = field(default_factory=dict[int, str])
+    reason: str = ""
+
+    @property
+    def token(self) -> str:
+        """The batch's unique name."""
+        return self.prepared.token
+
+
+class ShardNeed(StrEnum):
+    """What a shard needs from a submit command."""
+
+    #: Nothing: it is final.
+    FINAL = "final"
+    #: Nothing: its job is queued or running.
+    LIVE = "live"
+    #: It cannot be told; a job may exist, so none is started.
+    UNCERTAIN = "uncertain"
+    #: A job.
+    JOB = "job"
+
+
+def encode(receipt: Receipt) -> bytes:
+    """One line, newline included."""
+    return _encoder.encode(receipt) + b"\n"
+
+
+def parse(line: bytes) -> Receipt:
+    """The receipt that ``line`` says. Raises ValueError for anything else, another format number included."""
+    receipt = _decoder.decode(line)
+    if receipt.schema_version != FORMAT:
+        raise ValueError(f"receipt format {receipt.schema_version} is not supported (this program reads format {FORMAT})")
+    return receipt
+
+
+def read_submissions(path: Path) -> list[Submission]:
+    """Every batch in the order of its preparation; a torn last line is no receipt."""
+    whole, _, _torn = path.read_bytes().rpartition(b"\n") if path.exists() else (b"", b"", b"")
+    return fold(_parse_line(path, number, line) for number, line in enumerate(whole.split(b"\n"), 1) if line)
+
+
+def _parse_line(path: Path, number: int, line: bytes) -> Receipt:
+    try:
+        return parse(line)
+    except ValueError as error:
+        raise CorruptArtifactError(path, number, f"not a receipt ({error}).") from error
+
+
+def fold(receipts: Iterable[Receipt]) -> list[Submission]:
+    """The batches that ``receipts`` describe."""
+    found: dict[str, Submission] = {}
+    for receipt in receipts:
+        match receipt:
+            case Prepared():
+                found[receipt.token] = Submission(receipt)
+            case Submitted():
+                found[receipt.token].outcome, found[receipt.token].jobs = Outcome.SUBMITTED, receipt.jobs
+            case Failed():
+                found[receipt.token].outcome, found[receipt.token].reason = Outcome.FAILED, receipt.reason
+    return list(found.values())
+
+
+def append(path: Path, receipt: Receipt) -> None:
+    """Add ``receipt`` durably; a torn line that a crash left is cut off first. The caller holds the submit lock."""
+    data = path.read_bytes() if path.exists() else b""
+    whole = data.rfind(b"\n") + 1
+    if whole != len(data):
+        durable.truncate(path, whole)
+    file = durable.AppendFile(path)
+    try:
+        file.append(encode(receipt))
+        file.sync()
+    finally:
+        file.close()
+
+
+def latest_jobs(submissions: Sequence[Submission], benchmark: str) -> dict[int, str]:
+    """The newest job of each shard of ``benchmark``."""
+    jobs: dict[int, str] = {}
+    for submission in submissions:
+        if submission.prepared.benchmark == benchmark:
+            jobs.update(submission.jobs)
+    return jobs
+
+
+def shard_needs(
+    indexes: Iterable[int],
+    *,
+    final: Mapping[int, bool],
+    held: Mapping[int, bool],
+    submissions: Sequence[Submission],
+    facts: Mapping[str, JobFact],
+) -> dict[int, ShardNeed]:
+    """What each shard of one benchmark needs. ``submissions`` are those of the benchmark, ``held`` says whose lock is taken."""
+    return {index: _need(index, final[index], held[index], submissions, facts) for index in indexes}
+
+
+def _need(
+    index: int, is_final: bool, is_held: bool, submissions: Sequence[Submission], facts: Mapping[str, JobFact]
+) -> ShardNeed:
+    if is_final:
+        return ShardNeed.FINAL
+    if is_held:
+        return ShardNeed.LIVE
+    mine = [submission for submission in submissions if index in submission.prepared.indexes]
+    if any(submission.outcome is Outcome.OPEN for submission in mine):
+        return ShardNeed.UNCERTAIN
+    known = [facts[submission.jobs[index]] for submission in mine if index in submission.jobs]
+    if any(fact.is_live for fact in known):
+        return ShardNeed.LIVE
+    if any(fact.knowledge is Knowledge.COULD_NOT_ASK for fact in known):
+        return ShardNeed.UNCERTAIN
+    return ShardNeed.JOB

@@ -1,0 +1,53 @@
+"""Fill in the job script: the one function that knows how sbatch and bash read a value."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+import jinja2
+
+FlagValue: TypeAlias = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobScript:
+    """What a job script says. ``flags`` are long options of sbatch without their dashes."""
+
+    flags: Mapping[str, FlagValue]
+    command: Sequence[str]
+    #: Shell lines that run first, as they stand.
+    setup: Sequence[str] = field(default_factory=tuple)
+
+
+def render_job(script: JobScript) -> str:
+    """The script's text. Raises ValueError for a value with a line break, which would end its directive."""
+    flags = [text for name, value in script.flags.items() if (text := render_flag(name, value)) is not None]
+    template = _environment().get_template("job.sh.j2")
+    return template.render(flags=flags, setup=script.setup, command=shlex.join(script.command)) + "\n"
+
+
+def render_flag(name: str, value: FlagValue) -> str | None:
+    """``--name=value``, or None when the option is left out: null, empty and false are absent, true has no value."""
+    if value is None or value is False or value == "":
+        return None
+    if value is True:
+        return f"--{name}"
+    text = str(value)
+    if "\n" in text or "\r" in text or "\0" in text:
+        raise ValueError(f"--{name}: must be one line")
+    return f"--{name}={shlex.quote(text)}"
+
+
+def literal_path(path: Path | str) -> str:
+    """``path`` for --output, with ``%`` doubled, since sbatch replaces ``%j`` and its like there."""
+    return str(path).replace("%", "%%")
+
+
+def _environment() -> jinja2.Environment:
+    loader = jinja2.FileSystemLoader(Path(__file__).parent)
+    # Values are quoted for the shell before they get here; HTML escapes would change them.
+    return jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, autoescape=False)  # noqa: S701
