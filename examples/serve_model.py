@@ -56,14 +56,14 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--parallel", type=int, default=2, help="requests answered at once")
     arguments = parser.parse_args()
-    # Blocked in every thread that starts later, so that the engine's own threads leave them to sigwait.
-    signals = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    # The system ends the process at once, also while the weights are loaded or an answer is written. A handler would
+    # wait for the engine, and the engine for answers that nobody is left to read.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
     server = start_server(arguments)
     print(f"{NAME} listens on {server.listening_address}", file=sys.stderr, flush=True)
-    signal.sigwait(signals)
-    # Not through the engine's own end, which waits for answers that nobody is left to read.
-    os._exit(0)
+    while True:
+        signal.pause()
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
-"""Fixtures that every area of the tests may use: a model server and private Slurm clusters."""
+"""Fixtures that every area of the tests may use: a model server, private Slurm clusters and a real small model."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import SlurmCluster, missing_requirements
+from tests.support.cluster import SlurmCluster
 from tests.support.model_server import ModelServer
+from tests.support.requirements import booted, require
+from tests.support.small_model import SmallModel, missing_packages, serve_small_model
 
 
 @pytest.fixture
@@ -20,24 +20,6 @@ def model_server(tmp_path: Path) -> Iterator[ModelServer]:
     directory.mkdir()
     with ModelServer(directory) as server:
         yield server
-
-
-@contextmanager
-def booted(directory: Path, *, accounting: bool = False, **settings: int) -> Generator[SlurmCluster]:
-    """A started cluster of a test's own; the test is skipped, or fails under CI, where a cluster cannot be."""
-    missing = missing_requirements(accounting=accounting)
-    if missing:
-        reason = f"a private Slurm cluster needs what is missing here: {', '.join(missing)}"
-        # Where everything is installed for the tests, a silent skip would hide that they no longer run.
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    cluster = SlurmCluster(directory, accounting=accounting, **settings)
-    cluster.start()
-    try:
-        yield cluster
-    finally:
-        cluster.stop()
 
 
 @pytest.fixture(scope="session")
@@ -66,3 +48,11 @@ def slurm_accounting(_slurm_accounting_session: SlurmCluster, monkeypatch: pytes
     monkeypatch.setenv("SLURM_CONF", _slurm_accounting_session.env["SLURM_CONF"])
     yield _slurm_accounting_session
     _slurm_accounting_session.reset()
+
+
+@pytest.fixture(scope="session")
+def small_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallModel]:
+    """The worker's real language model, ready to answer."""
+    require("the small model", missing_packages())
+    with serve_small_model(tmp_path_factory.mktemp("small_model")) as model:
+        yield model

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import booted
 from tests.support.cluster import SlurmCluster
 from tests.support.processes import marked_pids
+from tests.support.requirements import booted
 
 pytestmark = pytest.mark.slurm
 
