@@ -15,6 +15,7 @@ from collector.agents.base import Agent, AgentSettings
 from collector.artifacts import RunArtifacts
 from collector.attempt import run_attempt
 from collector.breaker import CircuitBreaker
+from collector.budget import DispatchBudget
 from collector.coverage import Coverage
 from collector.errors import UnavailableError
 from collector.lock import ShardLock
@@ -22,7 +23,7 @@ from collector.outcomes import Completed, Failure
 from collector.prepare import make_agent, make_verifier
 from collector.queue import DispatchQueue
 from collector.record import Attempt, record
-from collector.retry import may_dispatch, pending
+from collector.retry import longest_first, may_dispatch, pending
 from collector.session import JobFacts, ShardSession
 from collector.settings import RunSettings
 from collector.stop import StopReason, StopRequest
@@ -73,12 +74,13 @@ async def collect(
         loop = _Loop(settings, session, agent, verifier, stop=stop, progress=progress, clock=clock)
         await loop.run()
         coverage = session.store.coverage(settings.retry)
-        await session.end(stop.reason or "final")
+        stopped = stop.reason or (StopReason.DISPATCH_BUDGET if loop.is_drained else None)
+        await session.end(stopped or "final")
         durable.publish(artifacts.coverage, coverage.encode())
     if loop.breaker.verdict is not None:
         where = settings.policy_base_url or ""
         raise UnavailableError(loop.breaker.verdict, "Mend the endpoint, then resume: what is done is kept.", where)
-    return CollectResult(coverage, stop.reason)
+    return CollectResult(coverage, stopped)
 
 
 class _Loop:
@@ -105,7 +107,10 @@ class _Loop:
         self._store = session.store
         self._parallel = settings.num_samples_in_parallel
         self.breaker = CircuitBreaker(self._parallel)
-        self._queue = DispatchQueue(pending(self._store.history, settings.retry), clock)
+        self._queue = DispatchQueue(self._order(), clock)
+        self._budget = DispatchBudget(settings.dispatch_budget_s, settings.drain_margin_s, clock)
+        #: Whether the time budget ended dispatching while there was work left.
+        self.is_drained = False
         self._in_flight = 0
         self._changed = asyncio.Event()
 
@@ -131,8 +136,16 @@ class _Loop:
         for worker in workers:
             worker.cancel()
 
+    def _order(self) -> list[int]:
+        history = self._store.history
+        indices = pending(history, self._settings.retry)
+        return longest_first(indices, history) if self._settings.dispatch_longest_first else indices
+
     async def _work(self) -> None:
         while not self._stop.is_asked:
+            if self._budget.is_spent() and len(self._queue):
+                self.is_drained = True
+                return
             index = self._queue.take()
             if index is not None:
                 self._in_flight += 1
@@ -173,7 +186,9 @@ class _Loop:
         await self._session.dispatch(index, attempt.number)
         begun = self._clock()
         outcome = await run_attempt(attempt.row, self._agent, self._verifier)
-        recorded = record(attempt, outcome, self._clock() - begun)
+        elapsed_s = self._clock() - begun
+        self._budget.learn(elapsed_s)
+        recorded = record(attempt, outcome, elapsed_s)
         await self._session.settle(index, recorded.draft, recorded.line)
         if self._progress is not None:
             self._progress.changed()

@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final, Literal, Self
 
 import orjson
 from pydantic import Field, model_validator
 
-from collector.history import Code, History
+from collector.history import CLOSED_CODES, OPEN_CODES, Code, History, Past
+from collector.inventory import Inventory
 from collector.manifest import Manifest
 from collector.outcomes import RolloutState
-from collector.retry import COMPLETED, is_exhausted_by_interruption, may_dispatch, state_under
+from collector.retry import COMPLETED, is_exhausted_by_interruption, is_suspect, is_terminal, may_dispatch, state_under
 from collector.settings import RetrySettings, StrictModel
 
 FORMAT: Final = 1
+#: Suspects named in a report; more would hide them.
+MOST_SUSPECTS: Final = 20
 
 
 class Coverage(StrictModel):
@@ -34,6 +38,8 @@ class Coverage(StrictModel):
     failed_terminally: int = 0
     #: Out of budget because of interruptions; part of ``exhausted``.
     exhausted_by_interruption: int = 0
+    #: Rollouts in flight each time their collector died, none of them with an outcome: suspected of killing it.
+    suspects: list[str] = Field(default_factory=list)
     #: Completed answers that stopped at a token limit.
     truncated: int = 0
     #: Rollouts that may still be dispatched.
@@ -100,37 +106,49 @@ class Coverage(StrictModel):
         return orjson.dumps({**self.model_dump(mode="json"), **derived}, option=orjson.OPT_INDENT_2) + b"\n"
 
 
-def count(history: History, manifest: Manifest, retry: RetrySettings) -> Coverage:
-    """The coverage of one shard."""
-    states: Counter[RolloutState] = Counter(dict.fromkeys(RolloutState, 0))
-    kinds: Counter[str] = Counter()
-    terminal = by_interruption = unfinished = attempts = 0
-    for index in range(len(history.codes)):
-        past = history.past(index)
-        states[state_under(past, retry)] += 1
-        attempts += past.dispatched
-        terminal += past.terminal
-        by_interruption += is_exhausted_by_interruption(past, retry)
-        unfinished += may_dispatch(past, retry)
-        if index in history.kinds:
-            kinds[history.kinds[index]] += 1
+def count(history: History, manifest: Manifest, inventory: Inventory, retry: RetrySettings) -> Coverage:
+    """The coverage of one shard. Looks at each rollout that may be open, and only counts those that are closed."""
+    states = {state: history.codes.count(code) for code, state in CLOSED_CODES.items()}
+    tally = _Tally(Counter(states))
+    for index, code in enumerate(history.codes):
+        if code in OPEN_CODES:
+            tally.add(index, history.past(index), retry)
     rewards = [reward for reward, code in zip(history.rewards, history.codes, strict=True) if code == Code.MEASURED]
     return Coverage(
         benchmark=manifest.benchmark,
         run_id=manifest.run_id,
         expected=manifest.expected,
-        states=dict(states),
-        attempts=attempts,
-        failed_terminally=terminal,
-        exhausted_by_interruption=by_interruption,
+        states={state: tally.states[state] for state in RolloutState},
+        attempts=sum(history.latest) + len(history.latest),
+        failed_terminally=tally.terminal,
+        exhausted_by_interruption=tally.by_interruption,
+        suspects=[inventory.rollout_id(index) for index in tally.suspects[:MOST_SUSPECTS]],
         truncated=len(history.truncated),
-        unfinished=unfinished,
-        failures_by_kind=dict(sorted(kinds.items())),
+        unfinished=tally.unfinished,
+        failures_by_kind=dict(sorted(Counter(history.kinds.values()).items())),
         reward_sum=math.fsum(rewards) if rewards else None,
         reward_min=min(rewards, default=None),
         reward_max=max(rewards, default=None),
         identity_verified=not (manifest.legacy_import or manifest.identity_overridden),
     )
+
+
+@dataclass(slots=True)
+class _Tally:
+    states: Counter[RolloutState]
+    terminal: int = 0
+    by_interruption: int = 0
+    unfinished: int = 0
+    suspects: list[int] = field(default_factory=list[int])
+
+    def add(self, index: int, past: Past, retry: RetrySettings) -> None:
+        state = state_under(past, retry)
+        self.states[state] += 1
+        self.terminal += state is RolloutState.FAILED and is_terminal(past, retry)
+        self.by_interruption += is_exhausted_by_interruption(past, retry)
+        self.unfinished += may_dispatch(past, retry)
+        if is_suspect(past):
+            self.suspects.append(index)
 
 
 def total(parts: Iterable[Coverage]) -> Coverage:
@@ -146,6 +164,7 @@ def total(parts: Iterable[Coverage]) -> Coverage:
         attempts=sum(part.attempts for part in shards),
         failed_terminally=sum(part.failed_terminally for part in shards),
         exhausted_by_interruption=sum(part.exhausted_by_interruption for part in shards),
+        suspects=[name for part in shards for name in part.suspects][:MOST_SUSPECTS],
         truncated=sum(part.truncated for part in shards),
         unfinished=sum(part.unfinished for part in shards),
         failures_by_kind=dict(sorted(sum((Counter(part.failures_by_kind) for part in shards), Counter[str]()).items())),

@@ -40,8 +40,10 @@ _STATES = {
     Code.FAILED_TERMINALLY: RolloutState.FAILED,
 }
 
+#: Codes of rollouts that need nothing more, with their state.
+CLOSED_CODES = {code: _STATES[code] for code in (Code.MEASURED, Code.MASKED, Code.UNSCORED, Code.OMITTED)}
 #: Codes of rollouts that may need another attempt.
-OPEN_CODES = frozenset({Code.NEVER, Code.UNKNOWN, Code.FAILED})
+OPEN_CODES = frozenset({Code.NEVER, Code.UNKNOWN, Code.FAILED, Code.FAILED_TERMINALLY})
 
 Outcome: TypeAlias = Success | Failed | OmittedEvent
 
@@ -54,6 +56,8 @@ class Past:
     dispatched: int
     recorded: int
     terminal: bool
+    #: The routing class of the latest failure; None when the latest attempt did not fail.
+    failure_class: str | None = None
 
     @property
     def interrupted(self) -> int:
@@ -116,7 +120,9 @@ class History:
         self.rewards: array[float] = array("d", [math.nan]) * expected
         self.elapsed: array[float] = array("f", [math.nan]) * expected
         self.truncated: set[int] = set()
+        #: Of rollouts whose latest attempt failed: kind (the class where the producer gave none) and routing class.
         self.kinds: dict[int, str] = {}
+        self.classes: dict[int, str] = {}
         #: The newest session; -1 before the first.
         self.session = -1
         self.sessions: list[SessionStarted] = []
@@ -154,6 +160,7 @@ class History:
             dispatched=self.latest[index] + 1,
             recorded=self.recorded[index].bit_count(),
             terminal=code is Code.FAILED_TERMINALLY,
+            failure_class=self.classes.get(index),
         )
 
     def apply(self, event: Dispatched | Outcome | Lost, index: int) -> None:
@@ -224,6 +231,7 @@ class History:
         self.rewards[index] = math.nan
         self.truncated.discard(index)
         self.kinds.pop(index, None)
+        self.classes.pop(index, None)
 
     def _select(self, index: int, event: Outcome) -> None:
         if isinstance(event, Success):
@@ -236,6 +244,7 @@ class History:
         elif isinstance(event, Failed):
             self.codes[index] = Code.FAILED_TERMINALLY if event.terminal else Code.FAILED
             self.kinds[index] = event.kind or event.failure_class
+            self.classes[index] = event.failure_class
             self._place(index, event)
         else:
             self.codes[index] = Code.OMITTED

@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -16,8 +17,9 @@ from pydantic import BaseModel, ValidationError
 from collector import durable, jsonl
 from collector.agents.base import AGENTS, Agent, AgentSettings
 from collector.artifacts import RunArtifacts
-from collector.errors import ConfigError, DatasetError, RefusedError
+from collector.errors import ConfigError, DatasetError, IdentityError, RefusedError
 from collector.inventory import digest_of_lines, load_prompt
+from collector.legacy import import_legacy
 from collector.manifest import Manifest, ShardPlace, check_identity, digest_of, read_manifest
 from collector.settings import RunSettings, identity_of
 from collector.verifiers.base import VERIFIERS, Verifier, VerifierSettings
@@ -96,17 +98,25 @@ def new_manifest(
     )
 
 
-def prepare_shard(artifacts: RunArtifacts, lines: Sequence[bytes], manifest: Manifest) -> Manifest:
+def prepare_shard(artifacts: RunArtifacts, lines: Sequence[bytes], manifest: Manifest, *, is_unsafe: bool = False) -> Manifest:
     """Make the run exist, or find it prepared already, and return its manifest.
 
     Raises IdentityError when the path holds another experiment, RefusedError when it holds files without a manifest. Nothing
-    is written in either case. The caller is alone on the path: it holds the shard's lock, or nobody knows the path yet.
+    is written in either case. ``is_unsafe`` accepts both, and the manifest says so from then on; it never accepts a broken
+    history. The caller is alone on the path: it holds the shard's lock, or nobody knows the path yet.
     """
     saved = read_manifest(artifacts.manifest)
     if saved is not None:
-        check_identity(saved, manifest, artifacts.manifest)
-        return saved
-    _refuse_strays(artifacts, manifest)
+        return _reuse(artifacts, saved, manifest, is_unsafe=is_unsafe)
+    strays = _strays(artifacts, manifest)
+    if strays and is_unsafe:
+        return import_legacy(artifacts, manifest)
+    if strays:
+        raise RefusedError(
+            f"there are files of a run without a manifest: {', '.join(path.name for path in strays)}.",
+            "Use another output path, move all files of that run away together, or accept them with allow_unsafe_resume.",
+            artifacts.rollouts,
+        )
     durable.make_dir(artifacts.rollouts.parent)
     durable.publish_lines(artifacts.inventory, lines)
     for path in (artifacts.rollouts, artifacts.failures, artifacts.journal):
@@ -115,20 +125,24 @@ def prepare_shard(artifacts: RunArtifacts, lines: Sequence[bytes], manifest: Man
     return manifest
 
 
-def _refuse_strays(artifacts: RunArtifacts, manifest: Manifest) -> None:
-    """Files without a manifest are either our own unfinished preparation, which holds no result, or somebody's results."""
+def _reuse(artifacts: RunArtifacts, saved: Manifest, wanted: Manifest, *, is_unsafe: bool) -> Manifest:
+    try:
+        check_identity(saved, wanted, artifacts.manifest)
+    except IdentityError:
+        if not is_unsafe:
+            raise
+        saved = saved.model_copy(update={"identity_overridden": True})
+        durable.publish(artifacts.manifest, saved.encode())
+    return saved
+
+
+def _strays(artifacts: RunArtifacts, manifest: Manifest) -> list[Path]:
+    """Files without a manifest that hold somebody's results; our own unfinished preparation holds none."""
     present = [path for path in (artifacts.rollouts, *artifacts.recovery_companions) if path.exists() or path.is_symlink()]
-    foreign = [path for path in present if not _is_unfinished_preparation(artifacts, path, manifest)]
-    if foreign:
-        names = ", ".join(path.name for path in foreign)
-        raise RefusedError(
-            f"there are files of a run without a manifest: {names}.",
-            "Use another output path, or move all files of that run away together.",
-            artifacts.rollouts,
-        )
+    return [path for path in present if not _is_unfinished_preparation(artifacts, path, manifest)]
 
 
-def _is_unfinished_preparation(artifacts: RunArtifacts, path: Any, manifest: Manifest) -> bool:
+def _is_unfinished_preparation(artifacts: RunArtifacts, path: Path, manifest: Manifest) -> bool:
     if not path.is_file():
         return False
     if path == artifacts.inventory:

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from collector.history import OPEN_CODES, History, Past
-from collector.outcomes import RolloutState
+from collector.outcomes import FailureClass, RolloutState
 from collector.settings import RetrySettings
 
 #: States in which a rollout has what it needs.
 COMPLETED = frozenset({RolloutState.MEASURED, RolloutState.MASKED, RolloutState.UNSCORED, RolloutState.OMITTED})
+#: Classes that are final within a run and can be cured between runs; ``retry_terminal_timeouts`` opens them again.
+CURABLE = frozenset({"timeout_exceeded", "reference_missing", "eval_missing", "transport_ineligible"})
+#: So many interruptions without a single outcome make a rollout suspect of killing its worker.
+SUSPICIOUS = 3
+
+
+def is_terminal(past: Past, retry: RetrySettings) -> bool:
+    """Whether the latest failure ends the rollout, whatever budget is left."""
+    if past.state is not RolloutState.FAILED:
+        return False
+    if retry.retry_terminal_timeouts:
+        if past.failure_class in CURABLE:
+            return False
+        if past.failure_class == FailureClass.SKIPPED:
+            return True
+    return past.terminal
 
 
 def has_budget(past: Past, retry: RetrySettings) -> bool:
@@ -19,7 +38,26 @@ def has_budget(past: Past, retry: RetrySettings) -> bool:
 
 def may_dispatch(past: Past, retry: RetrySettings) -> bool:
     """Whether the rollout is unfinished and may be tried again."""
-    return past.state not in COMPLETED and not past.terminal and has_budget(past, retry)
+    return past.state not in COMPLETED and not is_terminal(past, retry) and has_budget(past, retry)
+
+
+def state_under(past: Past, retry: RetrySettings) -> RolloutState:
+    """The rollout's state as reports show it: skipped for good is ``omitted``, out of budget is ``exhausted``."""
+    if past.state not in {RolloutState.FAILED, RolloutState.UNKNOWN}:
+        return past.state
+    if is_terminal(past, retry):
+        return RolloutState.OMITTED if past.failure_class == FailureClass.SKIPPED else RolloutState.FAILED
+    return past.state if has_budget(past, retry) else RolloutState.EXHAUSTED
+
+
+def is_exhausted_by_interruption(past: Past, retry: RetrySettings) -> bool:
+    """Whether the budget went to interruptions: without them there would be some left."""
+    return state_under(past, retry) is RolloutState.EXHAUSTED and past.recorded < retry.max_attempts
+
+
+def is_suspect(past: Past) -> bool:
+    """Whether the rollout was in flight each time its collector died, often enough to suspect that it is the cause."""
+    return past.recorded == 0 and past.interrupted >= SUSPICIOUS
 
 
 def pending(history: History, retry: RetrySettings) -> list[int]:
@@ -29,14 +67,11 @@ def pending(history: History, retry: RetrySettings) -> list[int]:
     ]
 
 
-def state_under(past: Past, retry: RetrySettings) -> RolloutState:
-    """The rollout's state as reports show it: out of budget is ``exhausted``, a terminal failure stays ``failed``."""
-    open_states = {RolloutState.FAILED, RolloutState.UNKNOWN}
-    if past.state in open_states and not past.terminal and not has_budget(past, retry):
-        return RolloutState.EXHAUSTED
-    return past.state
+def longest_first(indices: Sequence[int], history: History) -> list[int]:
+    """``indices`` with those whose duration is known first, longest first; the others keep their order behind them."""
 
+    def key(index: int) -> tuple[bool, float]:
+        elapsed = history.elapsed[index]
+        return (True, 0.0) if math.isnan(elapsed) else (False, -elapsed)
 
-def is_exhausted_by_interruption(past: Past, retry: RetrySettings) -> bool:
-    """Whether the budget went to interruptions: without them there would be some left."""
-    return state_under(past, retry) is RolloutState.EXHAUSTED and past.recorded < retry.max_attempts
+    return sorted(indices, key=key)

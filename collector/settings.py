@@ -76,6 +76,9 @@ class RetrySettings(StrictModel):
     max_interruptions: Annotated[int, Field(ge=0)] | None = Field(
         default=None, description="attempts cut short that do not count against max_attempts; null: they share it"
     )
+    retry_terminal_timeouts: bool = Field(
+        default=False, description="failures of classes that a later run can cure count as retryable though stamped terminal"
+    )
     #: Requests that provably were not executed (refused connection, 429, 503) are repeated inside the attempt.
     max_tries: Count = 5
     backoff_s: Seconds = 1.0
@@ -105,6 +108,13 @@ class RunSettings(StrictModel):
     num_samples_in_parallel: Count = Field(default=16, json_schema_extra=REPORTING, description="requests in flight at once")
     timeouts: Timeouts = Field(default_factory=Timeouts, json_schema_extra=REPORTING)
     retry: RetrySettings = Field(default_factory=RetrySettings, json_schema_extra=REPORTING)
+    dispatch_budget_s: Annotated[float, BeforeValidator(_refuse_bool), Field(ge=0)] | None = Field(
+        default=None, json_schema_extra=REPORTING, description="seconds after which nothing new is sent; 0 sends nothing"
+    )
+    drain_margin_s: Annotated[float, BeforeValidator(_refuse_bool), Field(ge=0)] | None = Field(
+        default=None, json_schema_extra=REPORTING, description="stop when less is left; null: learned from this session"
+    )
+    dispatch_longest_first: bool = Field(default=False, json_schema_extra=REPORTING)
     durability: Literal["fsync", "flush"] = Field(default="fsync", json_schema_extra=REPORTING)
     resume_from_cache: bool = Field(default=True, json_schema_extra=REPORTING)
     allow_unsafe_resume: bool = Field(default=False, json_schema_extra=REPORTING)

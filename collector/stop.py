@@ -7,13 +7,14 @@ from enum import StrEnum
 
 
 class StopReason(StrEnum):
-    """Who asked."""
+    """Who asked, or what ran out."""
 
     TERMINATED = "terminated"
     INTERRUPTED = "interrupted"
     TIME_LIMIT = "time_limit"
     SERVICE_DIED = "service_died"
     ENDPOINT_BROKEN = "endpoint_broken"
+    DISPATCH_BUDGET = "dispatch_budget"
 
 
 class StopRequest:

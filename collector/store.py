@@ -61,7 +61,7 @@ class RolloutStore:
 
     def coverage(self, retry: RetrySettings) -> Coverage:
         """The counts of this shard under ``retry``."""
-        return count(self.history, self.manifest, retry)
+        return count(self.history, self.manifest, self.inventory, retry)
 
     def close(self) -> None:
         """Close the inventory."""

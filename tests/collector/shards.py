@@ -46,7 +46,7 @@ def prepare(settings: RunSettings) -> RunArtifacts:
     artifacts = RunArtifacts(settings.output_jsonl_fpath)
     made = materialize(settings)
     manifest = new_manifest(settings, made.lines, made.source_digest, benchmark="test", run_id=RUN_ID)
-    prepare_shard(artifacts, made.lines, manifest)
+    prepare_shard(artifacts, made.lines, manifest, is_unsafe=settings.allow_unsafe_resume)
     return artifacts
 
 

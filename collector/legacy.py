@@ -1,0 +1,150 @@
+"""Files that NeMo Gym wrote, without manifest and journal, taken over as a run: explicit, and marked unverified for good.
+
+Everything is read and checked before a byte changes. Then unfinished last lines are repaired, the journal of session 0 is
+published, and the manifest last. Rows stay where they are and as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from collector import durable, events, rows
+from collector.artifacts import RunArtifacts
+from collector.errors import CorruptArtifactError
+from collector.events import Dispatched, Event, Failed, SessionStarted, Success
+from collector.inventory import Inventory
+from collector.manifest import Manifest
+from collector.outcomes import FailureClass
+
+
+class LegacyFailure(msgspec.Struct, frozen=True):
+    """What a sidecar row of NeMo Gym says of its failure."""
+
+    failure_class: str = msgspec.field(name="_ng_failure_class")
+    terminal: bool | None = msgspec.field(name="_ng_failure_terminal", default=None)
+    message: str | None = msgspec.field(name="_ng_failure_message", default=None)
+    kind: str | None = msgspec.field(name="failure_kind", default=None)
+    elapsed_s: float | None = msgspec.field(name="elapsed_seconds", default=None)
+
+
+_failure_decoder = msgspec.json.Decoder(LegacyFailure)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    number: int
+    offset: int
+    data: bytes
+    is_whole: bool
+
+
+def import_legacy(artifacts: RunArtifacts, wanted: Manifest) -> Manifest:
+    """Make the files at ``artifacts`` a run with a journal. Raises CorruptArtifactError for what no crash explains."""
+    for path in (artifacts.rollouts, artifacts.inventory):
+        if not path.is_file():
+            raise CorruptArtifactError(path, 0, "the file is missing.", "There is nothing to resume; use a new path.")
+    inventory = Inventory(artifacts.inventory)
+    known = inventory.index_by_id()
+    digest, expected = inventory.digest, len(inventory)
+    inventory.close()
+    failures = list(_failures(artifacts.failures, known)) if artifacts.failures.exists() else []
+    successes = list(_successes(artifacts.rollouts, known))
+    journal = _journal(wanted.run_id, failures, successes)
+    for path in (artifacts.rollouts, artifacts.failures):
+        _repair(path)
+    durable.publish_lines(artifacts.journal, map(events.encode, journal))
+    manifest = wanted.model_copy(update={"inventory_digest": digest, "expected": expected, "legacy_import": True})
+    durable.publish(artifacts.manifest, manifest.encode())
+    return manifest
+
+
+def _journal(run_id: str, failures: list[Failed], successes: list[Success]) -> list[Event]:
+    """Session 0 of an imported run: attempts renumbered in file order, the success last, as a resume would have made them."""
+    host, at = socket.gethostname(), datetime.now(UTC).isoformat(timespec="milliseconds")
+    found: list[Event] = [
+        SessionStarted(run_id=run_id, session=0, seq=0, at=at, reason="legacy_import", host=host, pid=os.getpid())
+    ]
+    attempts: dict[str, int] = {}
+    for outcome in (*failures, *successes):
+        number = attempts.get(outcome.rollout_id, -1) + 1
+        attempts[outcome.rollout_id] = number
+        found.append(
+            Dispatched(run_id=run_id, session=0, seq=len(found), at=at, rollout_id=outcome.rollout_id, attempt_index=number)
+        )
+        found.append(msgspec.structs.replace(outcome, run_id=run_id, at=at, attempt_index=number, seq=len(found)))
+    return found
+
+
+def _successes(path: Path, known: dict[str, int]) -> Iterator[Success]:
+    seen: set[str] = set()
+    for line in _lines(path):
+        try:
+            stamp, saved = rows.parse_stamp(line.data), rows.parse_verdict(line.data)
+        except ValueError as error:
+            if line.is_whole:
+                raise CorruptArtifactError(path, line.number, f"not a result row ({error}).") from error
+            return
+        if stamp.rollout_id not in known:
+            raise CorruptArtifactError(path, line.number, f"rollout {stamp.rollout_id!r} is not in the inventory.")
+        if stamp.rollout_id in seen:
+            raise CorruptArtifactError(path, line.number, f"rollout {stamp.rollout_id!r} has two results.")
+        seen.add(stamp.rollout_id)
+        yield Success(
+            run_id="", session=0, seq=-1, at="", rollout_id=stamp.rollout_id, attempt_index=-1, offset=line.offset,
+            length=len(line.data), checksum=zlib.crc32(line.data), reward=saved.reward, masked=saved.mask_sample,
+            truncated=saved.is_truncated, recovered=True,
+        )  # fmt: skip
+
+
+def _failures(path: Path, known: dict[str, int]) -> Iterator[Failed]:
+    for line in _lines(path):
+        try:
+            stamp, saved = rows.parse_stamp(line.data), rows.parse_part(_failure_decoder, line.data)
+        except ValueError as error:
+            if line.is_whole:
+                raise CorruptArtifactError(path, line.number, f"not a failure row ({error}).") from error
+            return
+        if stamp.rollout_id not in known:
+            raise CorruptArtifactError(path, line.number, f"rollout {stamp.rollout_id!r} is not in the inventory.")
+        yield Failed(
+            run_id="", session=0, seq=-1, at="", rollout_id=stamp.rollout_id, attempt_index=-1, offset=line.offset,
+            length=len(line.data), checksum=zlib.crc32(line.data), failure_class=saved.failure_class, kind=saved.kind,
+            terminal=saved.terminal is True or saved.failure_class == FailureClass.PERMANENT,
+            reason=saved.message or "", elapsed_s=saved.elapsed_s, recovered=True,
+        )  # fmt: skip
+
+
+def _lines(path: Path) -> Iterator[_Line]:
+    """Each line with its place; the last one, when it lacks its newline, is given it."""
+    offset = 0
+    with path.open("rb", buffering=1 << 20) as file:
+        for number, data in enumerate(file, start=1):
+            is_whole = data.endswith(b"\n")
+            yield _Line(number, offset, data if is_whole else data + b"\n", is_whole)
+            offset += len(data)
+
+
+def _repair(path: Path) -> None:
+    """End or cut an unfinished last line; an absent file becomes an empty one."""
+    if not path.exists():
+        durable.create_empty(path)
+        return
+    last = None
+    for line in _lines(path):
+        last = line
+    if last is None or last.is_whole:
+        return
+    try:
+        rows.parse_stamp(last.data)
+    except ValueError:
+        durable.truncate(path, last.offset)
+    else:
+        durable.end_line(path)
