@@ -298,7 +298,7 @@ def _umask() -> int:
 
 def overwrite_note(path: Path, data: bytes) -> None:
     """Replace the content of ``path`` in place, keeping its inode. Not atomic and not durable: for notes to people."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, data, 0)

@@ -31,6 +31,8 @@ class SessionStarted(_Event, frozen=True, tag="session_started"):
     job_id: str | None = None
     restart_count: int | None = None
     version: str | None = None
+    #: How the shard's lock was held.
+    lock: str | None = None
 
 
 class Dispatched(_Event, frozen=True, tag="dispatched"):

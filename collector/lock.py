@@ -1,31 +1,27 @@
-"""One writer at a time on a shard path: the lock, who holds it, and the check that it is still ours.
-
-flock excludes other processes of every host that shares one cache-coherent view of the file; NFS clients do not. It is bound
-to an inode, so a lock file that is removed or replaced under a live holder lets a second one in: ``is_still_ours`` notices.
-"""
+"""One writer at a time on a shard path: the lock, who holds it, and the check that it is still ours."""
 
 from __future__ import annotations
 
-import errno
 import os
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-import filelock
 import msgspec
 
 from collector import durable
-from collector.durable import FileId
 from collector.errors import FencedError, LockHeldError, RefusedError, UnavailableError
+from collector.lock_backends import LockBackend, explain_failure, hold_for
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds a lock, as its file says; the process may be gone."""
+    """Who holds a lock, as its note says; the process may be gone. ``started`` tells a reused pid from the same process."""
 
     host: str
     pid: int
+    started: int | None = None
     job_id: str | None = None
     session: int | None = None
     since: str = ""
@@ -34,57 +30,69 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
         """``process 41 on n3 (job 812_0, session 2) since ...``."""
         job = f"job {self.job_id}, " if self.job_id else ""
         session = f"session {self.session}" if self.session is not None else "starting"
-        return f"process {self.pid} on {self.host} ({job}{session}) since {self.since}"
+        since = f" since {self.since}" if self.since else ""
+        return f"process {self.pid} on {self.host} ({job}{session}){since}"
+
+    def is_dead_here(self) -> bool:
+        """Whether this host can tell that the process is gone. False for a process of another host: who knows."""
+        return self.host == socket.gethostname() and process_started(self.pid) != self.started
 
 
 class ShardLock:
-    """The lock of one rollouts path. Use as a context manager; entering it never waits."""
+    """The lock of one path. Use as a context manager; entering it never waits.
 
-    def __init__(self, path: Path, *, job_id: str | None = None, since: str = "") -> None:
+    ``is_gone`` is asked about a holder whose claims outlived it (strict soft locks on shared file systems): it may say True
+    only when the scheduler knows that the holder's job has ended.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        job_id: str | None = None,
+        since: str = "",
+        backend: LockBackend | None = None,
+        is_gone: Callable[[Holder], bool] | None = None,
+    ) -> None:
         self.path = path
-        self.holder = Holder(host=socket.gethostname(), pid=os.getpid(), job_id=job_id, since=since)
-        self._file_id: FileId | None = None
-        self._owner_pid = os.getpid()
-        self._lock = filelock.FileLock(
-            path, timeout=0, thread_local=False, fallback_to_soft=False, on_acquired=self._remember, mode=_mode_for(path)
-        )
+        pid = os.getpid()
+        self.holder = Holder(host=socket.gethostname(), pid=pid, started=process_started(pid), job_id=job_id, since=since)
+        self._is_gone = is_gone
+        self._backend = backend
+        self._owner_pid = pid
 
     def __enter__(self) -> Self:
-        """Take the lock. Raises LockHeldError that names the holder, and explains a file system without flock."""
+        """Take the lock. Raises LockHeldError that names the holder, UnavailableError for a file system without locks."""
         durable.make_dir(self.path.parent)
+        self._hold = hold_for(self.path, self._backend)
         try:
-            self._lock.acquire()
-        except filelock.Timeout as error:
-            held_by = read_holder(self.path)
-            who = held_by.describe() if held_by else "another process"
-            raise LockHeldError(
-                f"the shard is owned by {who}.", "Wait for it, or cancel its job; nothing was touched.", self.path
-            ) from error
+            if not self._hold.acquire() and not self._take_over():
+                raise self._held_by_another()
         except PermissionError as error:
-            raise RefusedError(
-                f"the lock cannot be opened: {error.strerror}.", f"Its owner is uid {_owner(self.path)}.", self.path
-            ) from error
+            what = f"the lock cannot be opened: {error.strerror}; its owner is uid {_owner(self.path)}."
+            raise RefusedError(what, "Ask for write access to the run directory.", self.path) from error
         except (OSError, NotImplementedError) as error:
-            raise UnavailableError(_explain(error), "Use a path on a file system with working locks.", self.path) from error
+            cure = "Use a path on a file system with working locks."
+            raise UnavailableError(explain_failure(error), cure, self.path) from error
         self.describe_holder(None)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._lock.release()
+        self._hold.release()
+
+    @property
+    def backend(self) -> LockBackend:
+        """How the lock is held."""
+        return self._hold.backend
 
     def describe_holder(self, session: int | None) -> None:
-        """Write into the lock file who holds it; for people only, nothing is decided by it."""
+        """Note who holds the lock; for people, and for the question whether a dead owner's claims may be removed."""
         self.holder = msgspec.structs.replace(self.holder, session=session)
-        durable.overwrite_note(self.path, msgspec.json.encode(self.holder) + b"\n")
+        durable.overwrite_note(self._hold.note_path(), msgspec.json.encode(self.holder) + b"\n")
 
     def is_still_ours(self) -> bool:
-        """Whether the path still names the inode that was locked, in the process that locked it."""
-        if os.getpid() != self._owner_pid or self._file_id is None:
-            return False
-        try:
-            return FileId.of(self.path.stat()) == self._file_id
-        except OSError:
-            return False
+        """Whether the path still stands for our hold, in the process that took it."""
+        return os.getpid() == self._owner_pid and self._hold.is_ours()
 
     def check(self) -> None:
         """Raise FencedError unless the lock is still ours."""
@@ -95,14 +103,25 @@ class ShardLock:
                 self.path,
             )
 
-    def _remember(self, descriptor: int) -> None:
-        self._file_id = FileId.of(os.fstat(descriptor))
+    def _take_over(self) -> bool:
+        """Take the lock of an owner that is certainly dead; False when it may live."""
+        holder = read_holder(self.path)
+        if holder is None or not (holder.is_dead_here() or (self._is_gone is not None and self._is_gone(holder))):
+            return False
+        return self._hold.break_foreign() and self._hold.acquire()
+
+    def _held_by_another(self) -> LockHeldError:
+        holder = read_holder(self.path)
+        who = holder.describe() if holder else "another process"
+        cure = "Wait for it, or cancel its job; `gym eval unlock` explains what else can be done. Nothing was touched."
+        return LockHeldError(f"the shard is owned by {who}.", cure, self.path)
 
 
 def read_holder(path: Path) -> Holder | None:
-    """Who the lock file names; None when it names nobody. Takes no lock."""
-    with suppress(OSError, msgspec.DecodeError):
-        return msgspec.json.decode(path.read_bytes(), type=Holder)
+    """Who the lock's note names; None when it names nobody. Takes no lock."""
+    for note in (path.with_name(path.name + ".holder"), path):
+        with suppress(OSError, msgspec.DecodeError):
+            return msgspec.json.decode(note.read_bytes(), type=Holder)
     return None
 
 
@@ -110,31 +129,37 @@ def is_held(path: Path) -> bool:
     """Whether somebody holds the lock at this moment, as far as this host can see. Creates no file."""
     if not path.exists():
         return False
-    lock = filelock.FileLock(path, timeout=0, thread_local=False, fallback_to_soft=False)
-    try:
-        lock.acquire()
-    except filelock.Timeout:
+    hold = hold_for(path)
+    if not hold.acquire():
         return True
-    lock.release()
+    hold.release()
     return False
 
 
-def _mode_for(path: Path) -> int:
-    """Group-writable when the directory is, so that a second user of a shared run can take the lock after the first."""
-    with suppress(OSError):
-        if path.parent.stat().st_mode & 0o020:
-            return 0o664
-    return 0o644
+def break_lock(path: Path) -> None:
+    """Remove the claims of an owner that a person says is dead. Raises LockHeldError when this host sees it alive."""
+    hold = hold_for(path)
+    if hold.acquire():
+        hold.release()
+        return
+    holder = read_holder(path)
+    alive_here = holder is not None and holder.host == socket.gethostname() and not holder.is_dead_here()
+    if alive_here or not hold.break_foreign():
+        who = holder.describe() if holder else "a process"
+        raise LockHeldError(f"the lock is held by {who}, which is alive.", "End that process; the lock ends with it.", path)
+
+
+def process_started(pid: int) -> int | None:
+    """When a process of this host started, in clock ticks since boot; None when there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # The command name may hold spaces and parentheses; fields are counted behind its end.
+    return int(stat.rpartition(")")[2].split()[19])
 
 
 def _owner(path: Path) -> str:
     with suppress(OSError):
         return str(path.stat().st_uid)
     return "unknown"
-
-
-def _explain(error: Exception) -> str:
-    code = error.errno if isinstance(error, OSError) else None
-    if code in {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK} or isinstance(error, NotImplementedError):
-        return f"this file system does not lock files ({error})."
-    return f"the lock cannot be taken ({error})."

@@ -39,7 +39,6 @@ class Manifest(StrictModel):
     #: The normalized experiment configuration behind ``config_digest``, so that a mismatch can be shown field by field.
     config: dict[str, Any]
     shard: ShardPlace | None = None
-    lock_backend: Literal["flock", "strict_soft"] = "flock"
     legacy_import: bool = False
     identity_overridden: bool = False
 

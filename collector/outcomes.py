@@ -177,4 +177,9 @@ def is_kind_name(name: str) -> bool:
 
 def is_reward(value: object) -> bool:
     """Whether ``value`` can be a score: a finite int or float. A bool, a string, NaN and infinity are not."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer beyond the largest float
+        return False

@@ -45,7 +45,7 @@ class ShardSession:
             lock.describe_holder(session)
             writer = JournalWriter(artifacts, lock, session=session, is_synced=is_synced)
             opened = cls(store, writer, session)
-            opened._begin(job)
+            opened._begin(job, lock)
         except BaseException:
             store.close()
             raise
@@ -80,7 +80,7 @@ class ShardSession:
         """Raise FencedError when the shard is no longer ours."""
         self._writer.check()
 
-    def _begin(self, job: JobFacts) -> None:
+    def _begin(self, job: JobFacts, lock: ShardLock) -> None:
         repairs = self.store.repairs
         started = SessionStarted(
             run_id=self.run_id,
@@ -93,6 +93,7 @@ class ShardSession:
             job_id=job.job_id,
             restart_count=job.restart_count,
             version=_version(),
+            lock=lock.backend,
         )
         drafts: list[Draft] = [started, *repairs.lost, *repairs.recovered]
         written = self._writer.commit([Entry(draft) for draft in drafts])

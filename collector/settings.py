@@ -52,6 +52,17 @@ Count = Annotated[int, BeforeValidator(_refuse_bool), Field(ge=1)]
 Seconds = Annotated[float, BeforeValidator(_refuse_bool), Field(gt=0, allow_inf_nan=False)]
 
 
+def _named_plugin(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    name, _, function = value.partition(":")
+    return {"type": name, "function": function} if name == "python" and function else {"type": value}
+
+
+#: A plug-in and its settings; its name alone stands for its defaults, and ``python:module:function`` for that function.
+PlugIn = Annotated[dict[str, Any], BeforeValidator(_named_plugin)]
+
+
 class PromptConfig(StrictModel):
     """Builds ``responses_create_params.input`` from the plain fields of a row, by ``str.format`` substitution."""
 
@@ -102,8 +113,8 @@ class RunSettings(StrictModel):
     policy_base_url: str | None = Field(default=None, json_schema_extra=CONNECTION)
     policy_api_key: SecretStr | None = Field(default=None, json_schema_extra=CONNECTION)
 
-    agent: dict[str, Any] = Field(default_factory=lambda: {"type": "openai_chat"}, description="`type` and its settings")
-    verifier: dict[str, Any] = Field(description="`type` and its settings")
+    agent: PlugIn = Field(default_factory=lambda: {"type": "openai_chat"}, description="`type` and its settings")
+    verifier: PlugIn = Field(description="`type` and its settings, or a name, or `python:module:function`")
 
     num_samples_in_parallel: Count = Field(default=16, json_schema_extra=REPORTING, description="requests in flight at once")
     timeouts: Timeouts = Field(default_factory=Timeouts, json_schema_extra=REPORTING)
