@@ -1,7 +1,7 @@
 """What a job's process runs: ``python -m orchestrate.entry FOLDER POSITION TOKEN``; hands over to submitit.
 
-The folder is entered and given to submitit as the current directory: submitit replaces ``%j`` and its like in the paths it is
-told, and a folder of the user's may contain them.
+The folder is opened and given to submitit by the number of its descriptor: submitit replaces ``%j`` and its like in the paths
+it is told, and a folder of the user's may contain them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ def main(argv: list[str]) -> None:
     folder, position, *_token = argv
     os.environ.setdefault("SUBMITIT_LOG_LEVEL", "NOCONFIG")
     job_id = _job_id()
-    os.chdir(folder)
+    literal = Path(f"/proc/self/fd/{os.open(folder, os.O_RDONLY | os.O_DIRECTORY)}")
     # A requeued job finds the link that its first run made.
     with suppress(FileExistsError):
-        Path(f"{job_id}_submitted.pkl").symlink_to(f"{os.environ.get('SLURM_ARRAY_TASK_ID', position)}.pkl")
+        (literal / f"{job_id}_submitted.pkl").symlink_to(f"{os.environ.get('SLURM_ARRAY_TASK_ID', position)}.pkl")
     from submitit.core.submission import process_job  # noqa: PLC0415 - after the log level is set
 
-    process_job("/proc/self/cwd")
+    process_job(literal)
 
 
 def _job_id() -> str:

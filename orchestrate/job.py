@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from collector.coverage import Coverage
-from collector.errors import GymEvalError, IncompleteError, ServiceError, UnavailableError
+from collector.errors import GymEvalError, IncompleteError, NotFoundError, ServiceError, UnavailableError
 from collector.settings import RunSettings
 from collector.stop import StopReason, StopRequest
 from orchestrate.config.load import api_key_reference, settings_of
@@ -84,6 +84,7 @@ class ShardJob:
 
     async def run(self) -> None:
         """Raises GymEvalError for whatever keeps the shard, or the benchmark when this job finishes it, from completeness."""
+        enter_directory(self.plan.cwd)
         os.environ.update(resolve_env(self.plan.config.driver.env, os.environ, where="driver.env"))
         stop = StopRequest(margin_s=_TERM_MARGIN_S)
         self._listen(stop)
@@ -219,6 +220,14 @@ class ShardJob:
     def _say(self, text: str) -> None:
         sys.stdout.write(f"{_now()} {self.where}: {text}\n")
         sys.stdout.flush()
+
+
+def enter_directory(path: str) -> None:
+    """Go where the submit command ran. Raises NotFoundError when this machine does not have that directory."""
+    try:
+        os.chdir(path)
+    except OSError as error:
+        raise NotFoundError(f"cannot be entered here: {error.strerror}.", "Submit from a shared directory.", path) from error
 
 
 async def unless_stopped(work: Coroutine[Any, Any, T], stop: StopRequest) -> T | None:

@@ -10,6 +10,7 @@ import random
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from pydantic import Field
@@ -56,6 +57,8 @@ class SubmitPlan(StrictModel):
     version: str
     created_at: str
     config_file: str
+    #: Where the submit command ran: relative paths of datasets, prompts, verifiers and services start here.
+    cwd: str
     identity_digest: str
     #: What ``identity_digest`` is of, so that a difference can be shown field by field.
     identity: dict[str, Any]
@@ -85,22 +88,23 @@ class Source:
 
 
 def plan_submission(
-    loaded: Loaded, sources: Mapping[str, Source], *, stem: str, config_file: str, version: str, now: str, suffix: str = ""
+    loaded: Loaded, sources: Mapping[str, Source], *, config_file: Path, cwd: Path, version: str, now: str, suffix: str = ""
 ) -> SubmitPlan:
     """The plan of one submission. Raises ConfigError when a benchmark has more shards than rollouts.
 
-    ``stem`` is the YAML's name; ``suffix`` makes a deliberate second run of the same experiment.
+    ``suffix`` makes a deliberate second run of the same experiment.
     """
     config = loaded.config
     identity = _identity(config, sources)
     digest = digest_of(identity)
     benchmarks = [_plan_benchmark(config, name, source) for name, source in sources.items()]
-    base = config.job.name or f"{slug(stem)}-{digest[:8]}"
+    base = config.job.name or f"{slug(config_file.stem)}-{digest[:8]}"
     return SubmitPlan(
         name=f"{base}-{suffix}" if suffix else base,
         version=version,
         created_at=now,
-        config_file=config_file,
+        config_file=str(config_file),
+        cwd=str(cwd),
         identity_digest=digest,
         identity=identity,
         config=config,

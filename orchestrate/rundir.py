@@ -121,7 +121,7 @@ def refresh_plan(run: RunDir, plan: SubmitPlan) -> SubmitPlan:
     saved = read_plan(run)
     exports = {fresh.name: fresh.export for fresh in plan.benchmarks}
     benchmarks = [old.model_copy(update={"export": exports[old.name]}) for old in saved.benchmarks]
-    merged = saved.model_copy(update={"config": plan.config, "benchmarks": benchmarks})
+    merged = saved.model_copy(update={"config": plan.config, "cwd": plan.cwd, "benchmarks": benchmarks})
     if merged != saved:
         durable.publish(run.resolved_config, _resolved_yaml(merged), mode=0o600)
         durable.publish(run.plan, merged.encode(), mode=_plan_mode(merged))

@@ -155,5 +155,8 @@ def _as_text(result: Submittal) -> str:
 
 
 def _job_text(jobs: list[str]) -> str:
-    bases = list(dict.fromkeys(job_id.partition("_")[0] for job_id in jobs))
-    return f"job {', '.join(bases[:4])}{', ...' if len(bases) > 4 else ''}"
+    # 123_4 is task 4 of array 123; node:41:9 is process 41, by its start time.
+    numbers = [job_id.split(":")[1] if ":" in job_id else job_id.partition("_")[0] for job_id in jobs]
+    shown = list(dict.fromkeys(numbers))
+    word = "process" if ":" in jobs[0] else "job"
+    return f"{word} {', '.join(shown[:4])}{', ...' if len(shown) > 4 else ''}"
