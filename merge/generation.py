@@ -15,6 +15,7 @@ from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.coverage import Coverage
 from collector.errors import RefusedError
+from collector.manifest import Manifest
 from merge.aggregate import publish_aggregate
 from merge.coverage import encode_coverage, total_coverage
 from merge.identity import Inputs
@@ -85,12 +86,13 @@ def publish_generation(merged: RunArtifacts, generation: Generation) -> Receipt:
     coverage = generation.encoded_coverage()
     durable.publish(merged.coverage, coverage)
     aggregate_sha256 = publish_aggregate(
-        merged.aggregate, table, inventory, agent=_agent_name(shards[0]), expected=generation.coverage.expected
+        merged.aggregate, table, inventory, agent=agent_name(shards[0].manifest), expected=generation.coverage.expected
     )
     receipt = Receipt(
         partial=generation.is_partial,
         run_id=shards[0].manifest.run_id,
         benchmark=shards[0].manifest.benchmark,
+        agent=agent_name(shards[0].manifest),
         output=output_record(written, merged),
         inputs=tuple(input_record(shard, merged) for shard in shards),
         missing_shards=generation.inputs.missing,
@@ -101,7 +103,8 @@ def publish_generation(merged: RunArtifacts, generation: Generation) -> Receipt:
     return receipt
 
 
-def _agent_name(shard: ShardView) -> str:
-    agent = shard.manifest.config.get("agent")
+def agent_name(manifest: Manifest) -> str:
+    """How published files call who answered: the agent's type."""
+    agent = manifest.config.get("agent")
     name = agent.get("type") if isinstance(agent, dict) else None
-    return name if isinstance(name, str) else shard.manifest.benchmark
+    return name if isinstance(name, str) else manifest.benchmark

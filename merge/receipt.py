@@ -53,6 +53,8 @@ class Receipt(StrictModel):
     schema_version: Literal[1] = FORMAT
     run_id: str
     benchmark: str
+    #: Who answered, as the metrics file labels it.
+    agent: str
     output: OutputRecord
     inputs: tuple[InputRecord, ...]
     missing_shards: tuple[int, ...] = ()

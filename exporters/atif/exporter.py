@@ -1,0 +1,104 @@
+"""The exporter ``atif``: one ATIF v1.7 file a rollout and a manifest with their digests, in a new folder."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from pydantic import BeforeValidator, Field
+
+from collector import durable
+from collector.artifacts import RunArtifacts
+from collector.errors import CorruptArtifactError
+from exporters.atif.bundle import MANIFEST_NAME, Published, find_bundle, publish_bundle
+from exporters.atif.profile import Context
+from exporters.base import Exporter, ExportError, ExportResult, RunExportConfig, Text
+from exporters.facts import read_run_facts
+
+
+def _not_blank(value: object) -> object:
+    if isinstance(value, str) and not value.strip():
+        raise ValueError("must not be blank")
+    return value
+
+
+class ExportAtifConfig(RunExportConfig):
+    """Settings of the exporter ``atif``."""
+
+    output_dirpath: Annotated[Path, BeforeValidator(_not_blank)] = Field(description="a folder that does not exist yet")
+    session_id: Text | None = Field(default=None, description="names the session in each trajectory; default: the run's id")
+    agent_version: Text = Field(description="the version of the agent, as text: 1.0.0")
+
+
+class AtifExporter(Exporter[ExportAtifConfig]):
+    """Publishes a whole folder or nothing; a folder that exists is never touched."""
+
+    Config: ClassVar[type[RunExportConfig]] = ExportAtifConfig
+
+    @property
+    def destination(self) -> str:
+        """The folder's absolute path."""
+        return str(self.config.output_dirpath.absolute())
+
+    def publish(self, artifacts: RunArtifacts) -> ExportResult:
+        """Convert every row, then publish the folder."""
+        folder = self.config.output_dirpath
+        if folder.exists() or folder.is_symlink():
+            raise ExportError("the destination exists already.", "Name a folder that does not exist.", folder)
+        return self._result(publish_bundle(artifacts.rollouts, folder, self._context(artifacts)))
+
+    def still_stands(self, evidence: str | None) -> bool:
+        """Whether the folder's manifest is the one that was published."""
+        try:
+            data = (self.config.output_dirpath / MANIFEST_NAME).read_bytes()
+        except OSError:
+            return False
+        return hashlib.sha256(data).hexdigest() == evidence
+
+    def sweep(self) -> None:
+        """Remove the unpublished folders of killed exports beside the destination."""
+        if self.config.output_dirpath.parent.is_dir():
+            durable.sweep(self.config.output_dirpath)
+
+    def find_complete(self, artifacts: RunArtifacts) -> ExportResult | None:
+        """The folder that an interrupted export published, byte for byte what this one would."""
+        if not self.config.output_dirpath.is_dir():
+            return None
+        try:
+            found = find_bundle(artifacts.rollouts, self.config.output_dirpath, self._context(artifacts))
+        except (ExportError, OSError):
+            return None
+        return None if found is None else self._result(found)
+
+    def _context(self, artifacts: RunArtifacts) -> Context:
+        try:
+            facts = read_run_facts(artifacts)
+        except CorruptArtifactError as error:
+            raise ExportError(str(error)) from error
+        session = self.config.session_id or facts.run_id
+        if session is None:
+            raise ExportError("the run has no id to name the session by.", "Set session_id.", artifacts.rollouts)
+        return Context(
+            session_id=session,
+            agent_name=facts.agent or "unknown",
+            agent_version=self.config.agent_version,
+            exporter_version=_version(),
+        )
+
+    def _result(self, published: Published) -> ExportResult:
+        return ExportResult.succeeded(
+            "",
+            f"trajectories: {published.trajectories}",
+            f"folder: {self.config.output_dirpath}",
+            f"manifest sha256: {published.manifest_sha256}",
+            evidence=published.manifest_sha256,
+        )
+
+
+def _version() -> str:
+    try:
+        return version("gym-eval")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,48 @@
+"""How a row becomes a trajectory: a profile for each kind of evidence a row may hold, chosen by what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from exporters.atif.documents import Document
+
+#: The row's own record of its conversation, written where model calls are observed.
+TRAJECTORY: Final = "ng_trajectory"
+
+
+class RowError(ValueError):
+    """A row that has no trajectory under any profile; says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a trajectory says beside its row."""
+
+    session_id: str
+    agent_name: str
+    agent_version: str
+    exporter_version: str
+
+
+class Profile(Protocol):
+    """One mapping, with a name that is written into each document made by it."""
+
+    name: str
+
+    def accepts(self, row: Mapping[str, Any]) -> bool:
+        """Whether the row holds what this mapping reads."""
+        ...
+
+    def convert(self, row: Mapping[str, Any], context: Context) -> Document:
+        """The trajectory of an accepted row. Raises RowError."""
+        ...
+
+
+def choose(profiles: tuple[Profile, ...], row: Mapping[str, Any]) -> Profile:
+    """The first profile that accepts ``row``. Raises RowError when none does."""
+    for profile in profiles:
+        if profile.accepts(row):
+            return profile
+    raise RowError("the row has no response: there is nothing to make a trajectory of")

@@ -1,0 +1,118 @@
+"""The contract of an exporter: the files of a finished run in, one result out.
+
+What an operator can mend (a full disk, a missing file, rows that cannot be converted) is a failed result; a bug is an
+exception. Nothing partial is ever left where others read.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, ClassVar, Generic, TypeVar
+
+from pydantic import Field
+
+from collector.artifacts import RunArtifacts
+from collector.errors import GymEvalError
+from collector.settings import StrictModel
+
+#: A string with at least one visible character. A number is refused, not turned into text.
+Text = Annotated[str, Field(strict=True, pattern=r"\S")]
+
+
+class ExportError(GymEvalError):
+    """A run that this exporter cannot export; each entry of ``details`` is one reason."""
+
+    def __init__(self, what: str, fix: str = "", where: str | Path = "", details: tuple[str, ...] = ()) -> None:
+        super().__init__(what, fix, where)
+        self.args = (what, fix, where, details)
+        self.details = details
+
+
+class ExportState(StrEnum):
+    """How an export ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportResult:
+    """How an export ended, in one sentence, with counts and paths, or reasons, as details."""
+
+    state: ExportState
+    message: str = ""
+    details: tuple[str, ...] = ()
+    #: What proves later that the export still stands (a digest, a run's id); None when nothing does.
+    evidence: str | None = None
+
+    @classmethod
+    def failed(cls, text: str, details: tuple[str, ...] = ()) -> ExportResult:
+        """A failure that an operator can act on."""
+        return cls(ExportState.FAILED, text, details)
+
+    @classmethod
+    def succeeded(cls, text: str = "", *details: str, evidence: str | None = None) -> ExportResult:
+        """A complete export."""
+        return cls(ExportState.SUCCEEDED, text, details, evidence)
+
+    @property
+    def is_success(self) -> bool:
+        return self.state is ExportState.SUCCEEDED
+
+    def lines(self, name: str) -> list[str]:
+        """What a person reads: ``Export atif: succeeded`` and the details, or the failure and its reasons."""
+        reason = "" if self.is_success or not self.message else f": {self.message}"
+        said = [self.message] if self.is_success and self.message else []
+        return [f"Export {name}: {self.state}{reason}", *(f"  {line}" for line in (*said, *self.details))]
+
+
+class RunExportConfig(StrictModel):
+    """What every exporter needs. The path of the artifacts that are exported wins over the one given here."""
+
+    rollouts_jsonl_fpath: Path
+
+
+C_co = TypeVar("C_co", bound=RunExportConfig, covariant=True)
+
+
+class Exporter(ABC, Generic[C_co]):
+    """Exports one finished run. Made for one ``export`` call, or for one question about an earlier one."""
+
+    Config: ClassVar[type[RunExportConfig]]
+
+    def __init__(self, config: C_co) -> None:
+        self.config = config
+
+    @property
+    @abstractmethod
+    def destination(self) -> str:
+        """Where it goes, the same for every export to the same place: two exports to one place exclude each other."""
+
+    @abstractmethod
+    def publish(self, artifacts: RunArtifacts) -> ExportResult:
+        """Export ``artifacts`` wholly, or raise ExportError or OSError and leave nothing. Called by ``export`` only."""
+
+    def export(self, artifacts: RunArtifacts) -> ExportResult:
+        """Export ``artifacts``. Operational problems become a failed result; programming errors propagate."""
+        try:
+            return self.publish(artifacts)
+        except ExportError as error:
+            return ExportResult.failed(str(error), error.details)
+        except OSError as error:
+            return ExportResult.failed(str(error))
+
+    def still_stands(self, evidence: str | None) -> bool:
+        """Whether an export that succeeded with ``evidence`` is still there. Asked before it would be repeated."""
+        del evidence
+        return True
+
+    def sweep(self) -> None:
+        """Remove what killed exports to this destination left. The caller holds the destination's lock."""
+
+    def find_complete(self, artifacts: RunArtifacts) -> ExportResult | None:
+        """The result of an export whose process died before it could say so, when all of it is there; None otherwise."""
+        del artifacts
+        return None

@@ -1,0 +1,92 @@
+"""The end of every job: its benchmark merged once all shards are final, then exported, each exactly once.
+
+Exports begin when the merge lock is free again, so that a slow upload delays no other finisher; each destination has a lock of
+its own. An export that fails changes nothing about the evaluation: its result stands beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from collector.artifacts import RunArtifacts
+from collector.coverage import Coverage
+from collector.errors import ConfigError, CorruptArtifactError, LockHeldError
+from collector.settings import RetrySettings
+from exporters.base import Exporter, ExportResult, RunExportConfig
+from exporters.ledger import Ledger
+from exporters.registry import make_exporter
+from merge.lock import DEFAULT_WAIT_S, waiting_lock
+from merge.receipt import Receipt
+from merge.tail import MergeState, merge_when_final
+
+
+@dataclass(frozen=True, slots=True)
+class TailResult:
+    """How a benchmark stands: merged or waiting, its coverage, its receipt once merged, and each export's result by name."""
+
+    state: MergeState
+    coverage: Coverage
+    receipt: Receipt | None = None
+    exports: dict[str, ExportResult] = field(default_factory=dict[str, ExportResult])
+
+
+def finish_benchmark(
+    merged: RunArtifacts,
+    shards: Sequence[RunArtifacts],
+    *,
+    benchmark: str,
+    retry: RetrySettings,
+    exports: Mapping[str, Mapping[str, object]],
+    allow_partial: bool = False,
+    wait_s: float = DEFAULT_WAIT_S,
+) -> TailResult:
+    """Merge ``shards`` into ``merged`` when all are final (or with ``allow_partial``), then export by ``exports``.
+
+    Any number of callers at once give one projection and one export a destination. ``waiting``: nothing was written. Raises
+    what ``merge_when_final`` raises; an export's failure, its bad configuration included, is in ``TailResult.exports``.
+    """
+    outcome = merge_when_final(merged, shards, benchmark=benchmark, retry=retry, allow_partial=allow_partial, wait_s=wait_s)
+    if outcome.receipt is None:
+        return TailResult(outcome.state, outcome.coverage)
+    digest = outcome.receipt.output.sha256
+    results = {name: export_once(name, values, merged, digest, wait_s=wait_s) for name, values in exports.items()}
+    return TailResult(outcome.state, outcome.coverage, outcome.receipt, results)
+
+
+def export_once(
+    name: str,
+    values: Mapping[str, object],
+    merged: RunArtifacts,
+    projection_sha256: str,
+    *,
+    wait_s: float = DEFAULT_WAIT_S,
+) -> ExportResult:
+    """Export the projection unless its ledger says that this was done already and it still stands."""
+    try:
+        exporter = make_exporter(name, values, merged)
+        ledger = Ledger(merged, name, exporter.destination, projection_sha256)
+        with waiting_lock(_lock_path(merged, exporter.destination), timeout_s=wait_s):
+            return _under_lock(exporter, ledger)
+    except (ConfigError, CorruptArtifactError, LockHeldError, OSError) as error:
+        return ExportResult.failed(str(error))
+
+
+def _under_lock(exporter: Exporter[RunExportConfig], ledger: Ledger) -> ExportResult:
+    last = ledger.last()
+    if last is not None and last.event == "succeeded" and exporter.still_stands(last.evidence):
+        return ExportResult.succeeded("already exported", f"destination: {ledger.destination}", evidence=last.evidence)
+    # A process that died after everything had arrived must not make its successor fail on what it left.
+    found = exporter.find_complete(ledger.artifacts) if last is not None and last.event == "started" else None
+    if found is None:
+        ledger.start()
+        exporter.sweep()
+        found = exporter.export(ledger.artifacts)
+    ledger.end(found)
+    return found
+
+
+def _lock_path(merged: RunArtifacts, destination: str) -> Path:
+    return merged.companion(f"_export_{hashlib.sha256(destination.encode()).hexdigest()[:12]}.lock")
