@@ -213,9 +213,12 @@ class ShardJob:
 
     def _finish(self) -> None:
         """Merge, measure and export when this was the benchmark's last shard. GPUs are idle by now: services are down."""
-        from orchestrate.tail import finish_benchmark  # noqa: PLC0415 - once, at the end
+        from orchestrate.tail import check_exports, finish, lines_of  # noqa: PLC0415 - once, at the end
 
-        self._say(finish_benchmark(self.run_dir, self.benchmark, self._settings(None, None)))
+        result = finish(self.run_dir, self.benchmark, self._settings(None, None))
+        for line in lines_of(result, self.run_dir, self.benchmark):
+            self._say(line)
+        check_exports(result, self.where)
 
     def _say(self, text: str) -> None:
         sys.stdout.write(f"{_now()} {self.where}: {text}\n")

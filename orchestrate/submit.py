@@ -39,6 +39,7 @@ from orchestrate.submissions import (
     read_submissions,
     shard_needs,
 )
+from orchestrate.tail import is_finished
 from orchestrate.version import package_version
 
 #: Seconds after its preparation at which an unacknowledged batch that the scheduler does not list counts as never accepted.
@@ -138,6 +139,9 @@ def needs_of(
             submissions=[s for s in submissions if s.prepared.benchmark == benchmark.name],
             facts=facts,
         )
+        if set(found[benchmark.name].values()) == {ShardNeed.FINAL} and not is_finished(run, benchmark):
+            # Any job finishes its benchmark; one whose shard is final starts no services on the way.
+            found[benchmark.name][0] = ShardNeed.JOB
     return found
 
 

@@ -1,17 +1,57 @@
-"""What follows the last shard of a benchmark: one projection, its coverage and metrics, and the configured exports."""
+"""What follows the last shard of a benchmark: one projection with its coverage and metrics, and the configured exports."""
 
 from __future__ import annotations
 
+from collector.errors import GymEvalError, UnavailableError
 from collector.settings import RunSettings
-from merge.tail import MergeState, merge_when_final
+from exporters.ledger import Ledger
+from exporters.registry import make_exporter
+from exporters.tail import TailResult, finish_benchmark
+from merge.receipt import read_receipt
+from merge.tail import MergeState
 from orchestrate.plan import BenchmarkPlan
 from orchestrate.rundir import RunDir
 
 
-def finish_benchmark(run: RunDir, benchmark: BenchmarkPlan, settings: RunSettings) -> str:
-    """Merge the benchmark if every shard is final, and say in one line what was done. Repeating it changes nothing."""
-    outcome = merge_when_final(run.merged(benchmark), run.shards(benchmark), benchmark=benchmark.name, retry=settings.retry)
-    if outcome.state is MergeState.WAITING:
-        left = outcome.coverage.unfinished
-        return f"the benchmark waits for other shards ({left} rollouts are unfinished)"
-    return f"{outcome.state.replace('_', ' ')}: {run.merged(benchmark).rollouts}"
+def finish(run: RunDir, benchmark: BenchmarkPlan, settings: RunSettings) -> TailResult:
+    """Merge and export the benchmark if every shard is final. Repeating it repeats nothing that was done."""
+    return finish_benchmark(
+        run.merged(benchmark),
+        run.shards(benchmark),
+        benchmark=benchmark.name,
+        retry=settings.retry,
+        exports=benchmark.export,
+    )
+
+
+def lines_of(result: TailResult, run: RunDir, benchmark: BenchmarkPlan) -> list[str]:
+    """What was done, for a log."""
+    if result.state is MergeState.WAITING:
+        return [f"the benchmark waits for other shards: {result.coverage.unfinished} rollouts are unfinished"]
+    merged = f"{result.state.replace('_', ' ')}: {run.merged(benchmark).rollouts}"
+    return [merged, *(line for name, export in result.exports.items() for line in export.lines(name))]
+
+
+def check_exports(result: TailResult, where: str) -> None:
+    """Raise UnavailableError when an export failed; the evaluation itself is whole."""
+    failed = [name for name, export in result.exports.items() if not export.is_success]
+    if failed:
+        reasons = "; ".join(f"{name}: {result.exports[name].message}" for name in failed)
+        raise UnavailableError(f"an export failed: {reasons}", "Submit again: it repeats only what is missing.", where)
+
+
+def is_finished(run: RunDir, benchmark: BenchmarkPlan) -> bool:
+    """Whether the benchmark is merged and every export arrived. False also when its files cannot tell."""
+    merged = run.merged(benchmark)
+    try:
+        receipt = read_receipt(merged.receipt)
+        if receipt is None:
+            return False
+        for name, values in benchmark.export.items():
+            ledger = Ledger(merged, name, make_exporter(name, values, merged).destination, receipt.output.sha256)
+            last = ledger.last()
+            if last is None or last.event != "succeeded":
+                return False
+    except GymEvalError:
+        return False
+    return True

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import sys
-from typing import Final, NamedTuple, Protocol
+
+#: typing takes longer to import than --help may last; type checkers take this name for theirs.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class CommandModule(Protocol):
+        """What a command's module offers."""
+
+        def main(self, argv: list[str]) -> int:
+            """Run the command with the arguments after its name and return the exit code."""
+            ...
 
 
-class Command(NamedTuple):
-    """A command's module, which is imported only when the command is used, and what it is for."""
-
-    module: str
-    summary: str
-
-
-class CommandModule(Protocol):
-    """What a command's module offers."""
-
-    def main(self, argv: list[str]) -> int:
-        """Run the command with the arguments after its name and return the exit code."""
-        ...
-
-
-EVAL: Final[dict[str, Command]] = {
-    "run": Command("orchestrate.cli.run", "collect one benchmark here and now"),
-    "submit": Command("orchestrate.cli.submit", "turn a YAML file into jobs"),
-    "status": Command("orchestrate.cli.status", "show how far a submitted run is"),
+#: Command to what it is for. Its module ``orchestrate.cli.<name>`` is imported only when it is used.
+EVAL = {
+    "run": "collect one benchmark here and now",
+    "submit": "turn a YAML file into jobs",
+    "status": "show how far a submitted run is",
 }
 
 
@@ -47,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
 def _eval(arguments: list[str]) -> int:
     if arguments in ([], ["-h"], ["--help"]):
         width = max(map(len, EVAL))
-        lines = "\n".join(f"  {name:<{width}}  {command.summary}" for name, command in EVAL.items())
+        lines = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in EVAL.items())
         print(f"usage: gym eval COMMAND ...\n\ncommands:\n{lines}\n\nEach has --help.")
         return 0
     if arguments[0] not in EVAL:
@@ -57,11 +54,10 @@ def _eval(arguments: list[str]) -> int:
 
 def _run(name: str, arguments: list[str]) -> int:
     from importlib import import_module
-    from typing import cast
 
     from collector.errors import GymEvalError
 
-    module = cast("CommandModule", import_module(EVAL[name].module))
+    module: CommandModule = import_module(f"orchestrate.cli.{name}")  # pyright: ignore[reportAssignmentType] - a module
     try:
         return module.main(arguments)
     except GymEvalError as error:

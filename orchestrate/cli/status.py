@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from typing import TYPE_CHECKING
+
+from orchestrate.cli.parser import CommandParser
 
 if TYPE_CHECKING:
     from orchestrate.status import BenchmarkReport, RunReport, ShardReport
@@ -27,8 +28,8 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> CommandParser:
+    parser = CommandParser(
         prog="gym eval status",
         description="Show how far a run is. Example: gym eval status math-1f2e3d4c",
     )

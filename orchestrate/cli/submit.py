@@ -8,6 +8,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrate.cli.parser import CommandParser
+
 if TYPE_CHECKING:
     from orchestrate.config.load import Loaded
     from orchestrate.executors.base import JobBatch
@@ -26,10 +28,10 @@ def main(argv: list[str]) -> int:
     if args.resolve_only:
         print(_resolved(loaded, as_json=args.json), end="")
         return 0
-    from orchestrate.exports import check_exports
+    from orchestrate.checks import check_loaded
     from orchestrate.submit import gather, make_plan, submit
 
-    check_exports(loaded.config, where=config_file)
+    check_loaded(loaded, where=config_file)
     sources = gather(loaded)
     plan = make_plan(loaded, sources, config_file, new=args.new)
     if args.dry_run:
@@ -38,8 +40,8 @@ def main(argv: list[str]) -> int:
     return _report(submit(plan, loaded, sources), args)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> CommandParser:
+    parser = CommandParser(
         prog="gym eval submit",
         description="Turn a YAML file into jobs. Example: gym eval submit math.yaml driver.benchmarks.math.shards=8",
         epilog="Overrides: a.b=c changes a key, +a.b=c adds one, ++a.b=c does either, ~a.b removes one.",

@@ -1,0 +1,71 @@
+"""Everything that a submission can know to fail later, looked for before anything is created, and told in one message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from collector.agents.base import AGENTS
+from collector.agents.endpoint import EndpointSettings
+from collector.artifacts import RunArtifacts
+from collector.errors import ConfigError
+from collector.prepare import make_agent, make_verifier
+from collector.settings import RunSettings
+from exporters.registry import make_exporter
+from orchestrate.config.load import Loaded
+from orchestrate.config.submit import SubmitConfig
+from orchestrate.names import slug
+
+#: Headers that carry a key; its place is the environment.
+_SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key"})
+
+
+def check_loaded(loaded: Loaded, *, where: Path) -> None:
+    """Raise ConfigError with every problem of agents, verifiers, endpoints and exports."""
+    problems: list[str] = []
+    for name, settings in loaded.runs.items():
+        prefix = f"driver.benchmarks.{name}.run"
+        problems += [f"{prefix}.{problem}" for problem in run_problems(settings)]
+    problems += _export_problems(loaded.config)
+    if problems:
+        raise ConfigError("; ".join(dict.fromkeys(problems)) + ".", where=where)
+
+
+def run_problems(settings: RunSettings) -> Iterator[str]:
+    """What is wrong with the plug-ins of one benchmark and with the way to its model."""
+    yield from _told(lambda: make_agent(settings))
+    yield from _told(lambda: make_verifier(settings))
+    yield from _told(lambda: _check_endpoint(settings))
+    headers: Any = settings.agent.get("headers")
+    for key, value in headers.items() if isinstance(headers, dict) else ():
+        if str(key).lower() in _SECRET_HEADERS and isinstance(value, str):
+            yield f"agent.headers.{key}: a key does not belong into a file: write {{env: VARIABLE}}"
+
+
+def _check_endpoint(settings: RunSettings) -> None:
+    needs_url = issubclass(AGENTS.load(settings.agent["type"]).Settings, EndpointSettings)
+    if needs_url and settings.policy_base_url is None:
+        raise ConfigError("policy_base_url: is missing: the agent has no model to ask")
+
+
+def _told(act: Callable[[], object]) -> Iterator[str]:
+    try:
+        act()
+    except ConfigError as error:
+        yield str(error).rstrip(".")
+
+
+def _export_problems(config: SubmitConfig) -> Iterator[str]:
+    taken: dict[tuple[str, str], str] = {}
+    for benchmark in config.driver.benchmarks:
+        for name, values in config.exports_of(benchmark).items():
+            artifacts = RunArtifacts(config.job.output_path / slug(benchmark) / "rollouts.jsonl")
+            try:
+                place = make_exporter(name, values, artifacts).destination
+            except ConfigError as error:
+                yield f"driver.benchmarks.{benchmark}: {str(error).rstrip('.')}"
+                continue
+            other = taken.setdefault((name, place), benchmark)
+            if other != benchmark:
+                yield f"export.{name}: {other} and {benchmark} would both be exported to {place}: give each a place of its own"

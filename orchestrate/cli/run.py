@@ -1,0 +1,155 @@
+"""``gym eval run``: one benchmark on this machine, with a live line while it runs and its score with coverage at the end."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from orchestrate.cli.parser import CommandParser
+
+if TYPE_CHECKING:
+    from collector.coverage import Coverage
+    from collector.settings import RunSettings
+    from orchestrate.collection import PreparedRun
+
+#: Flag to the key it sets. Defaults live in the settings: a flag that is not given sets nothing.
+_KEYS: Final = {
+    "input": "input_jsonl_fpath",
+    "output": "output_jsonl_fpath",
+    "model": "policy_model_name",
+    "model_url": "policy_base_url",
+    "limit": "limit",
+    "num_repeats": "num_repeats",
+    "concurrency": "num_samples_in_parallel",
+    "prompt_config": "prompt_config",
+}
+#: Flag to the key of ``responses_create_params`` that it sets.
+_PARAMS: Final = ("temperature", "top_p", "max_output_tokens")
+
+
+def main(argv: list[str]) -> int:
+    """Collect, then print the score. Raises IncompleteError unless everything completed."""
+    args = _parser().parse_intermixed_args(argv)
+    settings = _settings(args)
+    from orchestrate.collection import prepare
+
+    run = prepare(settings)
+    coverage, stopped = _collect(run)
+    if coverage.is_final:
+        _aggregate(run)
+    print(run.artifacts.coverage.read_text() if args.json else _as_text(coverage, run), end="")
+    from orchestrate.outcome import check_outcome
+
+    check_outcome(coverage, f"{run.artifacts.rollouts}{f' ({stopped})' if stopped else ''}")
+    return 0
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        prog="gym eval run",
+        description="Collect one benchmark. Example: gym eval run -i math.jsonl -o out/math.jsonl -m my-model "
+        "--model-url http://localhost:8000/v1 --verifier number",
+        epilog="Overrides: key=value changes a key of the YAML, +key=value adds one (as in +retry.max_attempts=5).",
+    )
+    parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="a setting without a flag, as key=value or +key=value")
+    parser.add_argument("--config", type=Path, help="YAML file with settings; flags win over it")
+    parser.add_argument("-i", "--input", help="dataset, one JSON object a line")
+    parser.add_argument("-o", "--output", help="result file; its companions lie beside it")
+    parser.add_argument("-m", "--model", help="name of the model at the endpoint")
+    parser.add_argument("--model-url", help="endpoint, up to and including /v1")
+    parser.add_argument("--model-api-key-env", metavar="VARIABLE", help="variable that holds the endpoint's key")
+    parser.add_argument("--model-api-key", help=argparse.SUPPRESS)
+    parser.add_argument("--limit", type=int, help="only the first so many rows")
+    parser.add_argument("--num-repeats", type=int, help="rollouts of each task")
+    parser.add_argument("--concurrency", type=int, help="requests in flight at once")
+    parser.add_argument("--temperature", type=float)
+    parser.add_argument("--top-p", type=float)
+    parser.add_argument("--max-output-tokens", type=int)
+    parser.add_argument("--prompt-config", help="YAML file with a user and, if wanted, a system template")
+    parser.add_argument("--verifier", metavar="TYPE", help="how answers are graded")
+    parser.add_argument("--agent-type", metavar="TYPE", help="how the model is asked")
+    parser.add_argument("--resume", action="store_true", help="accepted for NeMo Gym users: runs always resume")
+    parser.add_argument("--json", action="store_true", help="print the coverage as JSON")
+    return parser
+
+
+def _settings(args: argparse.Namespace) -> RunSettings:
+    from pydantic import SecretStr, ValidationError
+
+    from collector.errors import ConfigError, RequestError
+    from collector.settings import RunSettings
+    from orchestrate.compose import compose_data, read_yaml
+    from orchestrate.config.problems import problems_of
+
+    if args.model_api_key is not None:
+        raise RequestError("--model-api-key would show the key to every user of this machine.", "Use --model-api-key-env.")
+    where: Path | str = args.config or ""
+    data = _with_flags(read_yaml(args.config) if args.config else {}, args)
+    folder = args.config.absolute().parent if args.config else Path.cwd()
+    composed = compose_data(data, args.overrides, folder=folder, where=where)
+    if args.model_api_key_env is not None:
+        if args.model_api_key_env not in os.environ:
+            raise RequestError(f"there is no variable {args.model_api_key_env}.", "Check --model-api-key-env.")
+        composed["policy_api_key"] = SecretStr(os.environ[args.model_api_key_env])
+    try:
+        return RunSettings.model_validate({key: value for key, value in composed.items() if not key.startswith("_")})
+    except ValidationError as error:
+        raise ConfigError(
+            "; ".join(_with_flag(problem) for problem in problems_of(error, RunSettings)) + ".", where=where
+        ) from error
+
+
+def _with_flags(data: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    """The file's settings with those of the flags over them."""
+    given = {key: getattr(args, flag) for flag, key in _KEYS.items() if getattr(args, flag) is not None}
+    params = {name: getattr(args, name) for name in _PARAMS if getattr(args, name) is not None}
+    merged = {**data, **given}
+    if params:
+        merged["responses_create_params"] = {**(data.get("responses_create_params") or {}), **params}
+    for key, kind in (("verifier", args.verifier), ("agent", args.agent_type)):
+        if kind is not None:
+            # Settings of another type of plug-in would be wrong for this one.
+            same = (data.get(key) or {}).get("type") == kind
+            merged[key] = data[key] if same else {"type": kind}
+    return merged
+
+
+def _with_flag(problem: str) -> str:
+    """``problem`` with the flag that sets its key, for people who have not seen the key's name."""
+    key = problem.partition(":")[0]
+    flags = {name: flag for flag, name in _KEYS.items()} | {"verifier": "verifier", "agent": "agent_type"}
+    return f"{problem} (--{flags[key].replace('_', '-')})" if key in flags else problem
+
+
+def _collect(run: PreparedRun) -> tuple[Coverage, str | None]:
+    import sys
+
+    import uvloop
+
+    from orchestrate.collection import collect_here
+    from orchestrate.progress import LineProgress
+
+    progress = LineProgress(sys.stderr)
+    result = uvloop.run(collect_here(run, progress))
+    progress.end()
+    return result.coverage, result.stopped
+
+
+def _aggregate(run: PreparedRun) -> None:
+    from orchestrate.single import publish_metrics
+
+    publish_metrics(run.artifacts, run.settings.retry)
+
+
+def _as_text(coverage: Coverage, run: PreparedRun) -> str:
+    from orchestrate.cli.tables import kinds_of, score_of, states_of
+
+    artifacts = run.artifacts
+    files = [artifacts.rollouts, artifacts.failures, artifacts.coverage, artifacts.aggregate]
+    shown = [f"  {path}" for path in files if path.exists() and path.stat().st_size]
+    lines = [f"score     {score_of(coverage)}", f"rollouts  {states_of(coverage)}"]
+    if coverage.failures_by_kind:
+        lines.append(f"failures  {kinds_of(coverage.failures_by_kind)}")
+    return "\n".join([*lines, *shown]) + "\n"

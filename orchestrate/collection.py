@@ -1,0 +1,63 @@
+"""``gym eval run`` without its printing: one benchmark, here and now, as a single shard beside its own result files."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from collector.artifacts import RunArtifacts
+from collector.collect import CollectResult, Progress, collect
+from collector.errors import ConfigError, RefusedError
+from collector.inventory import Materialized, materialize
+from collector.lock import ShardLock
+from collector.manifest import Manifest
+from collector.prepare import new_manifest, prepare_shard, validate_rows
+from collector.session import JobFacts
+from collector.settings import RunSettings
+from collector.stop import StopReason, StopRequest
+from orchestrate.checks import run_problems
+
+#: Seconds that requests in flight may take after the first Ctrl-C; the second one ends the command at once.
+_MARGIN_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRun:
+    """A run that is checked and not yet on disk."""
+
+    settings: RunSettings
+    artifacts: RunArtifacts
+    inventory: Materialized
+    manifest: Manifest
+
+
+def prepare(settings: RunSettings) -> PreparedRun:
+    """Check settings, plug-ins and every row. Raises GymEvalError with all problems of a kind; writes nothing."""
+    problems = list(run_problems(settings))
+    if problems:
+        raise ConfigError("; ".join(problems) + ".")
+    inventory = materialize(settings)
+    validate_rows(settings, inventory.lines)
+    output = settings.output_jsonl_fpath
+    if output.suffix != ".jsonl" or output.is_dir():
+        raise ConfigError(f"output_jsonl_fpath: {output} is not the name of a .jsonl file.")
+    artifacts = RunArtifacts(output.absolute())
+    if not settings.resume_from_cache and artifacts.manifest.exists():
+        what = "there is a run at this path and resume_from_cache is off."
+        raise RefusedError(what, "Use another output path, or move all files of that run away together.", output)
+    manifest = new_manifest(settings, inventory.lines, inventory.source_digest, benchmark=output.stem)
+    return PreparedRun(settings, artifacts, inventory, manifest)
+
+
+async def collect_here(run: PreparedRun, progress: Progress) -> CollectResult:
+    """Fill the run until it is final or Ctrl-C or SIGTERM asks to stop. Raises what ``prepare_shard`` and ``collect`` raise."""
+    stop = StopRequest(margin_s=_MARGIN_S)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, stop.ask, StopReason.INTERRUPTED)
+    loop.add_signal_handler(signal.SIGTERM, stop.ask, StopReason.TERMINATED)
+    lock = ShardLock(run.artifacts.lock, since=datetime.now(UTC).isoformat(timespec="seconds"))
+    with lock:
+        prepare_shard(run.artifacts, run.inventory.lines, run.manifest)
+        return await collect(run.settings, run.artifacts, lock, job=JobFacts(), stop=stop, progress=progress)
