@@ -16,7 +16,6 @@ from collector import jsonl
 from merge.row_blocks import RowBlock
 
 _DIGITS: Final = frozenset(b"-0123456789")
-_TRUE, _FALSE = b"true", b"false"
 #: Says whether a row is a measurement; it measures nothing.
 _FLAGS: Final = frozenset({"mask_sample", "execute_only"})
 
@@ -86,14 +85,17 @@ def row_numbers(line: bytes | memoryview) -> tuple[dict[str, float], bool]:
         usage = _usage(response) if response is not None else {}
     except msgspec.DecodeError:
         return _row_numbers_exactly(bytes(line))
-    own = {name: value for name, raw in row.items() if name[:1] != "_" and (value := _number(raw)) is not None}
+    own = _numbers(row)
     is_masked = own.pop("mask_sample", 0.0) == 1.0
     return _without_flags({**usage, **own}), is_masked
 
 
 def _usage(response: msgspec.Raw) -> dict[str, float]:
-    usage = _response_decoder.decode(response).usage or {}
-    return {name: value for name, raw in usage.items() if (value := _number(raw)) is not None}
+    return _numbers(_response_decoder.decode(response).usage or {})
+
+
+def _numbers(values: dict[str, msgspec.Raw]) -> dict[str, float]:
+    return {name: value for name, raw in values.items() if name[:1] != "_" and (value := _number(raw)) is not None}
 
 
 def _number(raw: msgspec.Raw) -> float | None:
