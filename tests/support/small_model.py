@@ -40,7 +40,12 @@ def serve_small_model(directory: Path, *, is_awaited: bool = True) -> Generator[
         process = subprocess.Popen([sys.executable, PROGRAM, f"--port={port}"], stdout=output, stderr=output)
     try:
         if is_awaited:
-            wait_for(lambda: _is_healthy(port), 50, explain=lambda: log.read_text(encoding="utf-8", errors="replace")[-2000:])
+            wait_for(
+                lambda: process.poll() is not None or _is_healthy(port),
+                50,
+                explain=lambda: log.read_text(encoding="utf-8", errors="replace")[-2000:],
+            )
+            assert process.poll() is None, log.read_text(encoding="utf-8", errors="replace")
         yield SmallModel(f"http://127.0.0.1:{port}/v1", process)
     finally:
         process.terminate()
