@@ -112,7 +112,8 @@ class HttpClient:
         try:
             return await transfer.future
         finally:
-            if curl in self._transfers:
+            # The handle may serve another request already.
+            if self._transfers.get(curl) is transfer:
                 self._drop(transfer)
 
     def _new_handle(self) -> Any:

@@ -121,8 +121,9 @@ def _whole(text: str, options: dict[str, str]) -> str | None:
     stripped = text.strip()
     alone = re.match(rf"[\s*_`(\[]{{0,4}}(?i:{_one(options)})[\s*_`)\].:]{{0,4}}$", stripped)
     leading = re.match(rf"[*_`(\[]{{0,3}}{_one(options)}[*_`)\]]{{0,3}}[).:](?:\s|$)", stripped)
-    if alone or leading:
-        return (alone or leading)["letter"].upper()  # type: ignore[index]
+    found = alone or leading
+    if found:
+        return found["letter"].upper()
     same = _letters_of(stripped, options)
     return same[0] if len(same) == 1 else None
 

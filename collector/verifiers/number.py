@@ -16,8 +16,7 @@ from collector.verifiers.rows import field_of
 
 #: The final number stands at the end; what is further back is not looked at, so a long answer costs no more than a short one.
 _TAIL: Final = 100_000
-#: Digits compared. Any number longer than this in an answer is noise.
-_PRECISION: Final = 60
+#: Digits read and compared. Any number longer than this in an answer is noise.
 _MAX_DIGITS: Final = 400
 
 _DIGITS: Final = r"(?:\d{1,3}(?:[,\u00a0\u202f ]\d{3})+(?!\d)|\d+)"
@@ -30,7 +29,7 @@ _NUMBER: Final = re.compile(
     rf"(?P<percent>[ ]?\\?%)?",
     re.ASCII,
 )  # fmt: skip
-_CONTEXT: Final = decimal.Context(prec=_PRECISION, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
+_CONTEXT: Final = decimal.Context(prec=_MAX_DIGITS, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
 
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -124,7 +123,7 @@ def _value(match: re.Match[str], *, percent_as_fraction: bool) -> Decimal | None
     if percent_as_fraction and match["percent"]:
         value = _CONTEXT.divide(value, Decimal(100))
     negative = (match["sign"] + match["inner"]).strip() not in ("", "+")
-    return -value if negative else value
+    return value.copy_negate() if negative else value
 
 
 def _decimal(text: str) -> Decimal | None:

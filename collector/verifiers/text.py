@@ -122,4 +122,6 @@ class RegexVerifier(Verifier[RegexSettings]):
         return Verdict(reward=float(found is not None), extra={"extracted_answer": found})
 
     def _pattern(self, row: dict[str, Any]) -> str:
-        return self.settings.pattern if self.settings.field is None else text_field_of(row, self.settings.field)  # type: ignore[return-value]
+        if self.settings.pattern is not None:
+            return self.settings.pattern
+        return text_field_of(row, self.settings.field or "")

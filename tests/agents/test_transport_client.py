@@ -84,6 +84,26 @@ def test_more_requests_than_kept_connections_run_at_once_and_none_waits_for_a_sl
     assert time.monotonic() - started < 4
 
 
+def test_many_tasks_that_share_handles_and_connections_each_get_their_own_reply() -> None:
+    async def echoes(wire: Wire) -> None:
+        while True:
+            await wire.send(reply(await wire.request()))
+
+    async def scenario() -> tuple[list[list[bytes]], Peer]:
+        async with peer(echoes) as seen, HttpClient(Timeouts(request_s=10), max_idle=8) as client:
+
+            async def worker(name: int) -> list[bytes]:
+                exchanges = [await client.post_json(seen.url, b"%d-%d" % (name, n)) for n in range(40)]
+                return [exchange.body for exchange in exchanges if isinstance(exchange, HttpReply)]
+
+            return await asyncio.gather(*(worker(name) for name in range(8))), seen
+
+    bodies, seen = uvloop.run(scenario())
+
+    assert bodies == [[b"%d-%d" % (name, n) for n in range(40)] for name in range(8)]
+    assert seen.connections == 8
+
+
 def test_cancelling_a_request_closes_its_connection_and_leaves_the_client_usable() -> None:
     async def scenario() -> tuple[Exchange, bool]:
         arrived, gone = asyncio.Event(), asyncio.Event()
