@@ -10,7 +10,7 @@ import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException
+from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -90,6 +90,8 @@ def _node_count(data: Any) -> int:
 def _hydra_problem(error: Exception) -> str:
     """Hydra's own message without what does not apply: nothing here can be swept over."""
     text = _one_line(error)
+    if isinstance(error, OverrideParseException):
+        text = f"override {error.override!r} cannot be read: {text}"
     text = text.partition(" 3. To sweep over it")[0].partition(" object_type=")[0]
     return text if text.endswith((".", "!")) else f"{text}."
 

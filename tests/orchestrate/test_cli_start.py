@@ -1,0 +1,72 @@
+"""How the program starts: help without heavy imports, and one line for whatever is wrong with a command line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ["pydantic", "hydra", "omegaconf", "submitit", "msgspec", "yaml", "filelock", "pycurl", "orjson"]
+
+
+def gym(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "orchestrate.cli.main", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["eval", "--help"],
+        ["--version"],
+        ["eval", "submit", "--help"],
+        ["eval", "run", "-h"],
+        ["eval", "status", "-h"],
+    ],
+    ids=" ".join,
+)
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import sys\nfrom orchestrate.cli.main import main\n"
+        f"try:\n    code = main({arguments!r})\nexcept SystemExit as error:\n    code = error.code\n"
+        f"loaded = [name for name in {HEAVY!r} if name in sys.modules]\n"
+        "sys.exit(f'loaded {loaded}' if loaded or code else 0)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+@pytest.mark.parametrize("command", ["run", "submit", "status"])
+def test_every_command_has_help_with_an_example(command: str) -> None:
+    done = gym("eval", command, "--help")
+
+    assert done.returncode == 0
+    assert "Example: gym eval" in " ".join(done.stdout.split())
+    assert command in gym("eval", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        pytest.param(["evl"], "Did you mean 'eval'?", id="group"),
+        pytest.param(["eval", "submti"], "Did you mean 'submit'?", id="command"),
+        pytest.param(["eval", "submit", "--dryrun", "x.yaml"], "Did you mean --dry-run?", id="flag"),
+        pytest.param(["eval", "submit"], "no configuration was named", id="no-file"),
+        pytest.param(["eval", "submit", "a.yaml", "b.yaml"], "'b.yaml' is no override", id="two-files"),
+        pytest.param(["eval", "run", "--model-api-key", "sk-1"], "Use --model-api-key-env", id="secret-as-argument"),
+        pytest.param(["eval", "run", "--limit", "many"], "invalid int value", id="not-a-number"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_ends_with_2(arguments: list[str], told: str) -> None:
+    done = gym(*arguments)
+
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert "sk-1" not in done.stderr

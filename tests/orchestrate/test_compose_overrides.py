@@ -1,0 +1,136 @@
+"""Overrides on the command line: Hydra's grammar, exact values, its own hints in one line, and no folder left behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collector.errors import ConfigError
+from orchestrate.compose import compose_file
+
+TEXT = """
+_model: org/m
+services: {m: {served_model_name: "${_model}", url: "http://h/v1?a=b"}}
+driver: {shards: 2, note: "a, b: c", when: 2024-01-01, big: 12345678901234567890}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "it's a file.yaml"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("override", "key", "value"),
+    [
+        pytest.param("driver.shards=8", "shards", 8, id="change"),
+        pytest.param("+driver.new=1e3", "new", 1000.0, id="add"),
+        pytest.param("++driver.shards=9", "shards", 9, id="either-existing"),
+        pytest.param("++driver.new=[a,b]", "new", ["a", "b"], id="either-new-list"),
+        pytest.param("driver.note='x,y'", "note", "x,y", id="quoted-comma"),
+        pytest.param("driver.note='a=b'", "note", "a=b", id="equals-sign"),
+        pytest.param("driver.note=null", "note", None, id="null"),
+        pytest.param("driver.note=/a b/c.yaml", "note", "/a b/c.yaml", id="path-with-blank"),
+    ],
+)
+def test_an_override_arrives_exactly(file: Path, override: str, key: str, value: Any) -> None:
+    assert compose_file(file, [override])["driver"][key] == value
+
+
+def test_a_tilde_removes(file: Path) -> None:
+    assert "note" not in compose_file(file, ["~driver.note"])["driver"]
+
+
+def test_values_of_the_file_arrive_exactly_and_interpolation_is_resolved(file: Path) -> None:
+    data = compose_file(file, ["_model=org/n"])
+
+    assert data["services"]["m"] == {"served_model_name": "org/n", "url": "http://h/v1?a=b"}
+    assert data["driver"] == {"shards": 2, "note": "a, b: c", "when": "2024-01-01", "big": 12345678901234567890}
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        pytest.param("driver.shard=8", "use +driver.shard=8", id="new-key-without-plus"),
+        pytest.param("+driver.shards=8", "++driver.shards=8", id="plus-on-existing"),
+        pytest.param("driver.note=a,b", "key='value1,value2'", id="comma"),
+        pytest.param("driver.note=[a", "override 'driver.note=[a' cannot be read", id="unfinished-list"),
+        pytest.param("driver.note=a=b", "override 'driver.note=a=b' cannot be read", id="equals-sign-without-quotes"),
+        pytest.param("~driver.nothing", "driver.nothing", id="remove-what-is-not-there"),
+        pytest.param("driver.note=${nope}", "nope", id="unknown-interpolation"),
+    ],
+)
+def test_a_wrong_override_is_one_line_with_hydras_hint(file: Path, override: str, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compose_file(file, [override])
+
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "multirun" not in str(caught.value)
+
+
+def test_no_outputs_folder_is_made(file: Path) -> None:
+    compose_file(file, ["hydra.run.dir=/nowhere/x"])
+
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        pytest.param(b"", "is empty", id="empty"),
+        pytest.param(b"# only a comment\n", "is empty", id="comment-only"),
+        pytest.param(b"- a\n- b\n", "a list at the top level", id="list"),
+        pytest.param(b"just text", "a str at the top level", id="text"),
+        pytest.param(b"a: 1\nb: 2\na: 3\n", "line 3: found duplicate key a", id="duplicate-key"),
+        pytest.param(b"a:\n\tb: 1\n", "line 2", id="tab"),
+        pytest.param(b"a: &x [*x]\n", "alias contains itself", id="alias-loop"),
+        pytest.param(b"a: \xff\xfe\n", "not UTF-8", id="not-text"),
+        pytest.param(b"a: [1, 2\n", "not valid YAML", id="unfinished"),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_one_line(tmp_path: Path, content: bytes, told: str) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_bytes(content)
+
+    with pytest.raises(ConfigError) as caught:
+        compose_file(path, [])
+
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_aliases_that_multiply_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    levels = ["a0: &a0 [1,1,1,1,1,1,1,1,1,1]"]
+    levels += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    path.write_text("\n".join(levels))
+
+    with pytest.raises(ConfigError, match="aliases multiply"):
+        compose_file(path, [])
+
+
+@pytest.mark.parametrize("name", ["nope.yaml", "."], ids=["absent", "directory"])
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        compose_file(tmp_path / name, [])
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_bytes(b"\xef\xbb\xbfjob: 1\n")
+
+    assert compose_file(path, []) == {"job": 1}
+
+
+def test_an_ordinary_alias_is_a_copy(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("a: &x {b: 1}\nc: *x\nd: {<<: *x, e: 2}\n")
+
+    assert compose_file(path, ["c.b=5"]) == {"a": {"b": 1}, "c": {"b": 5}, "d": {"b": 1, "e": 2}}

@@ -1,0 +1,196 @@
+"""What a submit YAML may say, and that every problem in it is told in one line before anything exists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collector.errors import ConfigError
+from orchestrate.config.load import Loaded, load_config
+
+WHERE = Path("submit.yaml")
+
+
+def config() -> dict[str, Any]:
+    return {
+        "services": {"m": {"type": "command", "command": ["serve", "{port}"], "served_model_name": "org/m"}},
+        "compute": {"hpc": {"type": "slurm", "walltime": "4h"}},
+        "driver": {
+            "policy_model": "m",
+            "benchmarks": {"math": {"run": {"input_jsonl_fpath": "math.jsonl", "verifier": {"type": "exact_match"}}}},
+        },
+        "job": {"output_path": "runs"},
+    }
+
+
+def load(data: dict[str, Any], **environ: str) -> Loaded:
+    return load_config(data, where=WHERE, environ=environ)
+
+
+def problem(data: dict[str, Any], **environ: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(data, **environ)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith("submit.yaml: ")
+    return message
+
+
+def test_the_policy_model_reaches_every_run() -> None:
+    settings = load(config()).runs["math"]
+
+    assert settings.policy_model_name == "org/m"
+    assert settings.retry.max_interruptions == 20
+
+
+def test_what_a_run_says_of_interruptions_wins() -> None:
+    data = config()
+    data["driver"]["benchmarks"]["math"]["run"]["retry"] = {"max_interruptions": 3}
+
+    assert load(data).runs["math"].retry.max_interruptions == 3
+
+
+def test_scratch_keys_are_no_settings() -> None:
+    assert load({**config(), "_anything": {"x": 1}}).config.driver.policy_model == "m"
+
+
+def test_every_problem_is_in_one_message_with_the_nearest_name() -> None:
+    data = config()
+    data["compute"]["hpc"]["acount"] = "x"
+    data["driver"]["benchmarks"]["math"]["shrads"] = 3
+    data["driver"]["benchmarks"]["math"]["run"]["num_repeat"] = 2
+    data["services"]["m"]["ready_timeout"] = 5
+    data["driver"]["policy_model"] = "n"
+
+    message = problem(data)
+
+    assert "compute.hpc.acount: unknown key. Did you mean 'account'?" in message
+    assert "driver.benchmarks.math.shrads: unknown key. Did you mean 'shards'?" in message
+    assert "driver.benchmarks.math.run.num_repeat: unknown key. Did you mean 'num_repeats'?" in message
+    assert "services.m.ready_timeout: unknown key. Did you mean 'ready_timeout_s'?" in message
+    assert "driver.policy_model: no service 'n'" in message
+
+
+@pytest.mark.parametrize("path", ["requeue.max_requeus", "run.retry.max_attempt", "run.timeouts.request"])
+def test_a_misspelt_nested_key_is_named_with_its_whole_path(path: str) -> None:
+    data = config()
+    place = data["driver"]["benchmarks"]["math"]
+    *parents, last = path.split(".")
+    for parent in parents:
+        place = place.setdefault(parent, {})
+    place[last] = 1
+
+    assert f"driver.benchmarks.math.{path}: unknown key. Did you mean" in problem(data)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        pytest.param(43200, "quote it", id="yaml-read-a-clock-as-a-number"),
+        pytest.param("1:30", "is not a walltime", id="minutes-or-hours"),
+        pytest.param("0:240:0", "is not a walltime", id="too-many-minutes"),
+        pytest.param("2-12", "is not a walltime", id="days-and-hours-only"),
+        pytest.param("240", "is not a walltime", id="no-unit"),
+        pytest.param("0:00:00", "zero", id="nothing"),
+        pytest.param(None, "HH:MM:SS", id="null"),
+    ],
+)
+def test_a_walltime_that_can_be_misread_is_refused(value: object, told: str) -> None:
+    data = config()
+    data["compute"]["hpc"]["walltime"] = value
+
+    assert told in problem(data)
+
+
+def test_an_unknown_service_type_lists_the_choices() -> None:
+    data = config()
+    data["services"]["m"] = {"type": "vllm", "model": "x"}
+
+    assert "services.m.type: unknown type. Choose from: command, external" in problem(data)
+
+
+@pytest.mark.parametrize("key", ["policy_model_name", "policy_base_url", "policy_api_key"])
+def test_a_model_named_twice_is_refused(key: str) -> None:
+    data = config()
+    data["driver"]["benchmarks"]["math"]["run"][key] = "x"
+
+    message = problem(data)
+
+    assert f"run.{key}" in message
+    assert "driver.policy_model" in message
+
+
+def test_a_key_in_the_file_is_refused() -> None:
+    data = config()
+    del data["driver"]["policy_model"]
+    data["driver"]["benchmarks"]["math"]["run"] |= {"policy_base_url": "http://h/v1", "policy_api_key": "sk-secret"}
+
+    message = problem(data)
+
+    assert "host:VARIABLE" in message
+    assert "sk-secret" not in message
+
+
+@pytest.mark.parametrize("url", ["http://user:pw@h/v1", "http://h/v1?key=secret", "h:8000"])
+def test_an_external_url_carries_no_secret(url: str) -> None:
+    data = config()
+    data["services"]["m"] = {"type": "external", "url": url, "served_model_name": "m"}
+
+    assert "services.m.url" in problem(data)
+
+
+def test_an_env_value_needs_a_prefix_and_its_variable() -> None:
+    data = config()
+    data["services"]["m"]["env"] = {"A": "plain"}
+    assert "services.m.env.A: must start with lit:, host: or runtime:" in problem(data)
+
+    data["services"]["m"]["env"] = {"A": "host:HF_TOKEN", "B": "lit:x", "C": "runtime:NODE_ONLY"}
+    assert "services.m.env: the submitting shell has no variable HF_TOKEN" in problem(data)
+    assert load(data, HF_TOKEN="t").config.services["m"].type == "command"
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        pytest.param("array", "is set by the submission", id="own-flag"),
+        pytest.param("--mem", "without dashes", id="with-dashes"),
+    ],
+)
+def test_extra_args_cannot_break_the_submission(name: str, told: str) -> None:
+    data = config()
+    data["compute"]["hpc"]["extra_args"] = {name: "1"}
+
+    assert told in problem(data)
+
+
+def test_compute_needs_exactly_one_entry() -> None:
+    data = config()
+    data["compute"]["laptop"] = {"type": "local"}
+
+    assert "compute: needs exactly one entry, not 2" in problem(data)
+    assert "compute: needs exactly one entry, not 0" in problem({**config(), "compute": {}})
+
+
+@pytest.mark.parametrize("benchmarks", [{}, None], ids=["empty", "null"])
+def test_a_run_needs_a_benchmark(benchmarks: object) -> None:
+    data = config()
+    data["driver"]["benchmarks"] = benchmarks
+
+    assert "driver.benchmarks" in problem(data)
+
+
+def test_names_that_differ_in_case_only_are_refused() -> None:
+    data = config()
+    data["driver"]["benchmarks"]["MATH"] = data["driver"]["benchmarks"]["math"]
+
+    assert "cannot be told from" in problem(data)
+
+
+def test_an_export_of_one_benchmark_overrides_the_jobs() -> None:
+    data = config()
+    data["export"] = {"atif": {"a": 1, "b": 2}, "wandb": {"project": "p"}}
+    data["driver"]["benchmarks"]["math"]["export"] = {"atif": {"b": 3}, "wandb": None}
+
+    assert load(data).config.exports_of("math") == {"atif": {"a": 1, "b": 3}}

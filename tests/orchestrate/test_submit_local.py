@@ -1,0 +1,268 @@
+"""The whole way on one machine: a YAML, processes that outlive the command, merged results and their scores."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.orchestrate.project import Project, tree
+from tests.support.processes import wait_for
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path / "user", {"type": "local", "max_concurrent": 2})
+
+
+def is_final(project: Project) -> bool:
+    return all(shard["final"] for benchmark in project.status()["benchmarks"] for shard in benchmark["shards"])
+
+
+def test_two_benchmarks_of_two_shards_become_two_scores(project: Project) -> None:
+    project.benchmark("math", tasks=8, shards=2)
+    project.benchmark("a b/c", tasks=4, shards=2, num_repeats=2)
+
+    said = project.submit("--wait", timeout_s=100)
+
+    assert "0.75 (8/8)" in said
+    assert Counter(Counter(request["task"] for request in project.requests()).values()) == {1: 8, 2: 4}
+    merged = [json.loads(line) for line in (project.run_dir / "a+20b+2Fc" / "rollouts.jsonl").read_text().splitlines()]
+    assert [(row["_ng_task_index"], row["_ng_rollout_index"]) for row in merged] == [(t, r) for t in range(4) for r in range(2)]
+    coverage = json.loads((project.run_dir / "math" / "rollouts_coverage.json").read_text())
+    assert (coverage["measured"], coverage["expected"], coverage["mean_reward"]) == (8, 8, 0.75)
+    record = json.loads((project.run_dir / "gym-job.json").read_text())
+    assert [job["benchmark"] for job in record["benchmarks"]] == ["math", "a b/c"]
+    assert record["schema_version"] == 1
+
+
+def test_repeating_the_command_finds_the_run_and_submits_nothing(project: Project) -> None:
+    project.benchmark("math", tasks=4)
+    project.submit("--wait", timeout_s=100)
+    before = tree(project.run_dir)
+
+    said = project.submit("--wait", timeout_s=100)
+
+    assert "1 final" in said
+    assert "0.75 (4/4)" in said
+    assert tree(project.run_dir) == before
+
+
+def test_new_starts_a_run_of_its_own(project: Project) -> None:
+    project.benchmark("math", tasks=2)
+    project.submit("--wait", timeout_s=100)
+
+    project.submit("--new", "--wait", timeout_s=100)
+
+    assert len([path for path in project.runs.iterdir() if (path / "plan.json").exists()]) == 2
+    assert len(project.requests()) == 4
+
+
+def test_a_given_name_belongs_to_one_experiment(project: Project) -> None:
+    project.benchmark("math", tasks=2)
+    project.config["job"]["name"] = "mine"
+    project.submit("--wait", timeout_s=100)
+    before = tree(project.runs)
+
+    project.config["driver"]["benchmarks"]["math"]["run"]["num_repeats"] = 2
+    said = project.submit(code=4)
+
+    assert "benchmarks.math.experiment.num_repeats: saved 1, now 2" in said
+    assert tree(project.runs) == before
+
+
+def test_changing_how_jobs_run_is_no_new_experiment(project: Project) -> None:
+    project.benchmark("math", tasks=2)
+    project.submit("--wait", timeout_s=100)
+
+    project.config["compute"]["here"]["max_concurrent"] = 1
+    project.config["driver"]["benchmarks"]["math"]["run"]["num_samples_in_parallel"] = 3
+    project.submit("--wait", timeout_s=100)
+
+    assert json.loads((project.run_dir / "plan.json").read_text())["config"]["compute"]["here"]["max_concurrent"] == 1
+    assert len(project.requests()) == 2
+
+
+def test_a_dry_run_and_resolve_only_create_nothing(project: Project) -> None:
+    project.benchmark("math", tasks=2)
+    project.write()
+    before = tree(project.root)
+
+    plan = project.submit("--dry-run")
+    machine = json.loads(project.submit("--dry-run", "--json"))
+    resolved = project.submit("--resolve-only")
+
+    assert tree(project.root) == before
+    assert "math" in plan
+    assert machine["benchmarks"] == [{"benchmark": "math", "rollouts": 2, "shards": 1}]
+    assert "served_model_name: test-model" in resolved
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "told"),
+    [
+        pytest.param({"verifier": {"type": "exact"}}, 2, "unknown verifier 'exact'", id="verifier"),
+        pytest.param({"agent": {"type": "openai_chat", "temprature": 1}}, 2, "temprature", id="agent-setting"),
+        pytest.param({"input_jsonl_fpath": "nope.jsonl"}, 3, "there is no such dataset", id="dataset"),
+        pytest.param({"limit": 0}, 2, "limit", id="limit"),
+        pytest.param({"agent": {"type": "openai_chat", "headers": {"Authorization": "x"}}}, 2, "{env: VARIABLE}", id="secret"),
+    ],
+)
+def test_what_cannot_work_is_told_before_anything_is_created(
+    project: Project, change: dict[str, object], code: int, told: str
+) -> None:
+    project.benchmark("math", tasks=2)
+    project.config["driver"]["benchmarks"]["math"]["run"] |= change
+
+    said = project.submit(code=code)
+
+    assert told in said
+    assert len(said.splitlines()) == 1
+    assert not project.runs.exists()
+
+
+def test_more_shards_than_rollouts_are_refused(project: Project) -> None:
+    project.benchmark("math", tasks=2, shards=3)
+
+    assert "3 shards for 2 rollouts" in project.submit(code=2)
+    assert not project.runs.exists()
+
+
+def test_jobs_outlive_the_command_and_its_ctrl_c(project: Project) -> None:
+    project.config["services"]["policy"] = project.service(delay=0.3)
+    project.benchmark("math", tasks=6, num_samples_in_parallel=1)
+    command = [sys.executable, "-m", "orchestrate.cli.main", "eval", "submit", str(project.write()), "--wait"]
+    waiting = subprocess.Popen(
+        command, cwd=project.root, env=project.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    wait_for(lambda: len(project.requests()) >= 1)
+
+    # A terminal sends Ctrl-C to the whole foreground group.
+    os.killpg(waiting.pid, signal.SIGINT)
+    said, _ = waiting.communicate(timeout=20)
+
+    assert waiting.returncode == 130
+    assert "The jobs go on" in said
+    assert "gym eval status" in said
+    wait_for(lambda: is_final(project))
+    assert set(Counter(request["task"] for request in project.requests()).values()) == {1}
+
+
+def test_a_killed_job_is_replaced_and_nothing_recorded_is_asked_again(project: Project) -> None:
+    project.config["services"]["policy"] = project.service(delay=0.3)
+    project.benchmark("math", tasks=8, num_samples_in_parallel=1)
+    project.submit()
+    wait_for(lambda: len(project.requests()) >= 4)
+    host, pid, start = project.status()["benchmarks"][0]["shards"][0]["job_id"].split(":")
+    del host, start
+
+    os.kill(int(pid), signal.SIGKILL)
+    wait_for(lambda: project.status()["benchmarks"][0]["shards"][0]["job_state"] == "GONE")
+    said = project.submit("--wait", timeout_s=100)
+
+    assert "0.75 (8/8)" in said
+    repeated = [task for task, count in Counter(request["task"] for request in project.requests()).items() if count > 1]
+    assert len(repeated) <= 1
+
+
+def test_no_more_jobs_work_at_once_than_allowed(project: Project) -> None:
+    project.config["compute"]["here"]["max_concurrent"] = 1
+    project.config["services"]["policy"] = project.service(delay=0.1)
+    project.benchmark("math", tasks=6, shards=3)
+
+    project.submit("--wait", timeout_s=100)
+
+    sessions = [
+        [json.loads(line) for line in path.read_text().splitlines()] for path in project.run_dir.rglob("*_attempts.jsonl")
+    ]
+    spans = sorted((events[0]["at"], events[-1]["at"]) for events in sessions)
+    assert all(earlier[1] <= later[0] for earlier, later in zip(spans, spans[1:], strict=False))
+
+
+def test_failures_are_counted_and_the_run_says_incomplete(project: Project) -> None:
+    project.benchmark("good", tasks=4)
+    project.benchmark("bad", tasks=2, marks="[[mode: 400]]")
+
+    said = project.submit("--wait", code=7, timeout_s=100)
+
+    assert "0.75 (4/4)" in said
+    assert "no score (0/2)" in said
+    assert (project.run_dir / "bad" / "rollouts_coverage.json").exists()
+
+
+def test_a_service_that_dies_ends_the_job_with_its_last_words(project: Project) -> None:
+    project.config["services"]["policy"] = project.service(delay=0.2, exit_after=4, last_words="CUDA-error")
+    project.benchmark("math", tasks=10, num_samples_in_parallel=1)
+
+    said = project.submit("--wait", code=6, timeout_s=100)
+
+    assert "are not completed" in said
+    assert "CUDA-error" in project.logs()
+    assert "ended with exit code" in project.logs()
+
+
+def test_a_shard_that_is_final_starts_no_service(project: Project) -> None:
+    project.benchmark("math", tasks=2)
+    project.submit("--wait", timeout_s=100)
+    (project.run_dir / "math" / "rollouts_merge.json").unlink()
+    logs = len(list(project.run_dir.rglob("logs/policy-*.log")))
+
+    project.submit("--wait", timeout_s=100)
+
+    assert (project.run_dir / "math" / "rollouts_merge.json").exists()
+    assert len(list(project.run_dir.rglob("logs/policy-*.log"))) == logs
+
+
+def test_json_is_all_that_is_on_stdout(project: Project) -> None:
+    project.benchmark("math", tasks=2)
+
+    submitted = project.gym("submit", str(project.write()), "--json")
+    waited = project.gym("submit", str(project.write()), "--json", "--wait", timeout_s=100)
+
+    assert json.loads(submitted.stdout)["executor"] == "local"
+    assert json.loads(waited.stdout)["benchmarks"][0]["measured"] == 2
+
+
+def test_secrets_of_the_submitting_shell_are_in_no_file(project: Project) -> None:
+    project.config["services"]["policy"]["env"] = {"HF_TOKEN": "host:PROBE_TOKEN"}
+    project.config["driver"]["env"] = {"JUDGE_KEY": "host:PROBE_TOKEN"}
+    project.benchmark("math", tasks=2)
+
+    done = project.gym("submit", str(project.write()), "--wait", env={"PROBE_TOKEN": "hf_PROBE123"}, timeout_s=100)
+
+    assert done.returncode == 0, done.stderr
+    assert "hf_PROBE123" not in done.stdout + done.stderr
+    assert [name for name, content in tree(project.root).items() if content and b"hf_PROBE123" in content] == []
+    assert (project.run_dir / "resolved-config.yaml").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_resolved_config_can_be_submitted_again(project: Project) -> None:
+    project.benchmark("math", tasks=2)
+    project.submit("--wait", timeout_s=100)
+
+    done = project.gym("submit", str(project.run_dir / "resolved-config.yaml"), f"+job.name={project.run_dir.name}")
+    again = project.gym("submit", str(project.run_dir / "resolved-config.yaml"), f"++job.name={project.run_dir.name}")
+
+    assert done.returncode == 2
+    assert again.returncode == 0, again.stderr
+    assert "1 final" in again.stdout
+
+
+def test_a_run_goes_on_after_it_was_moved(project: Project) -> None:
+    project.benchmark("math", tasks=2)
+    project.submit("--wait", timeout_s=100)
+    moved = project.root / "elsewhere"
+
+    project.run_dir.rename(moved)
+
+    done = project.gym("status", str(moved), "--json")
+    assert json.loads(done.stdout)["benchmarks"][0]["measured"] == 2
