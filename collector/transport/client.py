@@ -137,7 +137,7 @@ class HttpClient:
         transfer.curl.close()
 
     def _schedule_sweep(self) -> None:
-        # A stall is noticed at most a tenth later than promised.
+        # A stall is noticed at most a fifth later than promised: one tenth to see the last byte, one to see none since.
         self._sweeper = asyncio.get_running_loop().call_later(self._timeouts.stall_s / 10, self._sweep)
 
     def _sweep(self) -> None:
