@@ -153,7 +153,7 @@ class GroupCommitter:
                 if self._error is not None:
                     raise self._error
                 self._apply(batch, await loop.run_in_executor(self._thread, self._writer.commit, batch))
-            except (OSError, FencedError) as error:
+            except Exception as error:  # noqa: BLE001 - handed on to everybody who waits; left here it would hang them
                 self._error = error
                 waiter.set_exception(error)
                 waiter.exception()
