@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -36,36 +36,26 @@ def publish_rows(target: Path, shards: Sequence[ShardView], observer: RowObserve
     Its mode stays, and a link stays with its target replaced. Raises CorruptArtifactError for a row that is not the recorded
     one and RefusedError when an input changed meanwhile; ``target`` is untouched then. The caller holds the merge lock.
     """
+    hasher = hashlib.sha256()
     rows = 0
     with durable.staged(target) as file:
-        sink = _DigestedFile(file)
-        # Writing and digesting release the interpreter, so that the next block is read and looked at meanwhile.
-        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="projection") as writer:
-            pending = writer.submit(sink.write, b"")
+        # Writing and digesting release the interpreter: the next block is read and looked at meanwhile.
+        with ThreadPoolExecutor(max_workers=2, thread_name_prefix="projection") as workers:
+            pending: list[Future[None]] = []
             for block in read_rows(shards):
-                pending.result()
-                pending = writer.submit(sink.write, block.data)
+                _wait(pending)
+                pending = [workers.submit(file.write, block.data), workers.submit(hasher.update, block.data)]
                 observer.see(block)
                 rows += len(block.keys)
-            pending.result()
+            _wait(pending)
         for shard in shards:
             shard.check_payload()
-    return Written(rows, file.size_bytes, sink.hexdigest())
+    return Written(rows, file.size_bytes, hasher.hexdigest())
 
 
-class _DigestedFile:
-    """A staged file with the digest of what was written to it."""
-
-    def __init__(self, file: durable.StagedFile) -> None:
-        self._file = file
-        self._hasher = hashlib.sha256()
-
-    def write(self, data: bytes) -> None:
-        self._file.write(data)
-        self._hasher.update(data)
-
-    def hexdigest(self) -> str:
-        return self._hasher.hexdigest()
+def _wait(pending: list[Future[None]]) -> None:
+    for future in pending:
+        future.result()
 
 
 def sweep_leftovers(paths: Sequence[Path]) -> None:

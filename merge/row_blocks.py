@@ -55,32 +55,42 @@ class _Reader:
         stack.callback(os.close, self._descriptor)
 
     def read(self, run: RowRun) -> Iterator[RowBlock]:
-        """The rows of ``run``; those that stand side by side in the file are read with one call."""
+        """The rows of ``run``; those that lie close together in the file are read with one call."""
         begin = run.begin
         while begin < run.end:
-            end = self._end_of_span(begin, run.end)
-            yield self._read_span(begin, end)
+            end, low, high = self._span(begin, run.end)
+            data = self._read(low, high - low)
+            yield self._checked(data, low, begin, end)
             begin = end
 
-    def _end_of_span(self, begin: int, limit: int) -> int:
-        offsets, lengths = self._rows.offsets, self._rows.lengths
-        end, size = begin + 1, lengths[begin]
-        while end < limit and offsets[end] == offsets[end - 1] + lengths[end - 1] and size < _BLOCK:
-            size += lengths[end]
-            end += 1
-        return end
+    def _span(self, begin: int, limit: int) -> tuple[int, int, int]:
+        """The rows from ``begin`` on that lie in one stretch of at most a block, and that stretch.
 
-    def _read_span(self, begin: int, end: int) -> RowBlock:
-        offset = self._rows.offsets[begin]
-        size = self._rows.offsets[end - 1] + self._rows.lengths[end - 1] - offset
-        data = self._read(offset, size)
+        Requests that ran side by side were recorded out of order, but near each other; a row that came by a late retry is
+        far away, and read alone.
+        """
+        offsets, lengths = self._rows.offsets, self._rows.lengths
+        low = offsets[begin]
+        high = low + lengths[begin]
+        end = begin + 1
+        while end < limit:
+            first, last = min(low, offsets[end]), max(high, offsets[end] + lengths[end])
+            if last - first > _BLOCK:
+                break
+            low, high, end = first, last, end + 1
+        return end, low, high
+
+    def _checked(self, data: bytes, low: int, begin: int, end: int) -> RowBlock:
+        offsets, checksums = self._rows.offsets[begin:end], self._rows.checksums[begin:end]
         lengths = self._rows.lengths[begin:end]
-        view, at = memoryview(data), 0
-        for index, length in enumerate(lengths, start=begin):
-            if zlib.crc32(view[at : at + length]) != self._rows.checksums[index]:
+        view = memoryview(data)
+        pieces: list[memoryview] = []
+        for index, (offset, length, checksum) in enumerate(zip(offsets, lengths, checksums, strict=True), start=begin):
+            piece = view[offset - low : offset - low + length]
+            if zlib.crc32(piece) != checksum:
                 raise self._corrupt(index)
-            at += length
-        return RowBlock(data, self._rows.keys[begin:end], lengths)
+            pieces.append(piece)
+        return RowBlock(b"".join(pieces), self._rows.keys[begin:end], lengths)
 
     def _read(self, offset: int, size: int) -> bytes:
         data = os.pread(self._descriptor, size, offset)
