@@ -136,9 +136,11 @@ def staged_dir(path: Path) -> Generator[Path]:
     temporary.mkdir(mode=0o755)
     try:
         yield temporary
-        for file in temporary.rglob("*"):
-            if file.is_file():
-                sync_file(file)
+        for entry in temporary.rglob("*"):
+            if entry.is_file():
+                sync_file(entry)
+            elif entry.is_dir():
+                sync_dir(entry)
         sync_dir(temporary)
         os.rename(temporary, path)
     except BaseException:
