@@ -106,6 +106,8 @@ def prepare_shard(artifacts: RunArtifacts, lines: Sequence[bytes], manifest: Man
     history. The caller is alone on the path: it holds the shard's lock, or nobody knows the path yet.
     """
     saved = read_manifest(artifacts.manifest)
+    for path in (*artifacts.recovery_companions, artifacts.rollouts, artifacts.coverage):
+        durable.sweep(path)
     if saved is not None:
         return _reuse(artifacts, saved, manifest, is_unsafe=is_unsafe)
     strays = _strays(artifacts, manifest)

@@ -58,6 +58,7 @@ def one_point(directory: Path, fatal: int, prelude: int) -> tuple[bool, Counter[
     wrong["missing"] = 6 - len(after)
     with RolloutStore.read(RunArtifacts(settings.output_jsonl_fpath)) as store:
         wrong["unrepaired"] = len(store.repairs.lines) + len(store.repairs.recovered) + len(store.repairs.cuts)
+    wrong["leftovers"] = len(list(settings.output_jsonl_fpath.parent.glob(".*.tmp")))
     return status != 0, +wrong
 
 
