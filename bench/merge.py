@@ -92,7 +92,7 @@ output = report.receipt.output
 print(wall, sum(resource.getrusage(resource.RUSAGE_SELF)[:2]), peak / 1024, output.size_bytes, output.rows)
 """
 COPY = """
-import sys, time
+import sys, time, resource
 from pathlib import Path
 from merge.publish import publish_rows
 from merge.shards import read_shard
@@ -101,9 +101,10 @@ from collector.settings import RetrySettings
 class Nobody:
     def see(self, block): pass
 shards = [read_shard(a, RetrySettings()) for a in resolve_sources([sys.argv[1]]).artifacts]
+used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
 begun = time.perf_counter()
 publish_rows(Path(sys.argv[2]), shards, Nobody())
-print(time.perf_counter() - begun, 0, 0, 0, 0)
+print(time.perf_counter() - begun, sum(resource.getrusage(resource.RUSAGE_SELF)[:2]) - used, 0, 0, 0)
 """
 CAT = """
 import os, subprocess, sys, time, resource

@@ -21,11 +21,12 @@ def summarize(values: Sequence[float]) -> Summary | None:
     """The summary of ``values``; None when there are none."""
     if not values:
         return None
-    if len(values) == 1:
-        only = values[0]
-        return Summary(only, only, only, only, None)
     ordered = sorted(values)
-    return Summary(mean_of(values), ordered[-1], ordered[0], quantile(ordered, 0.5), deviation(values))
+    low, high = ordered[0], ordered[-1]
+    if low == high:
+        # The common case within a task.
+        return Summary(mean_of(values), high, low, low, 0.0 if len(values) > 1 else None)
+    return Summary(mean_of(values), high, low, quantile(ordered, 0.5), deviation(values))
 
 
 def mean_of(values: Sequence[float]) -> float:
@@ -38,7 +39,7 @@ def deviation(values: Sequence[float]) -> float | None:
     if len(values) < 2:
         return None
     mean = mean_of(values)
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    return math.sqrt(math.fsum([(value - mean) ** 2 for value in values]) / (len(values) - 1))
 
 
 def quantile(ordered: Sequence[float], fraction: float) -> float:

@@ -14,13 +14,15 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final, TypeAlias
 
-from merge.figures import deviation, mean_of, pass_at, quantile, summarize
+from merge.figures import Summary, deviation, mean_of, pass_at, quantile, summarize
 from merge.select import repeat_of, task_of
 from merge.table import RowTable
 
 Metrics: TypeAlias = dict[str, float | int | None]
 
 REWARD: Final = "reward"
+#: The five figures of a field that no row has.
+_NOTHING: Final = (None,) * len(Summary._fields)
 
 
 def field_metrics(table: RowTable) -> Metrics:
@@ -33,12 +35,15 @@ def field_metrics(table: RowTable) -> Metrics:
 
 def group_metrics(table: RowTable, inventory: Sequence[int]) -> Iterator[dict[str, Any]]:
     """One entry for each task of the ``inventory`` (rising keys): counts, rollouts and five figures a field."""
-    columns = {name: table.column(name) for name in table.fields}
+    columns = [(_names_of(name), table.column(name)) for name in table.fields]
     begin = 0
     for task, expected in groupby(inventory, key=task_of):
         count = sum(1 for _ in expected)
         end = bisect_left(table.keys, (task + 1) << 32, begin)
-        yield _group(task, count, table.keys[begin:end], {name: column[begin:end] for name, column in columns.items()})
+        group = _group(task, count, table.keys[begin:end])
+        for names, column in columns:
+            group.update(zip(names, summarize(present(column[begin:end])) or _NOTHING, strict=True))
+        yield group
         begin = end
 
 
@@ -119,14 +124,15 @@ def present(column: Sequence[float]) -> list[float]:
 
 
 def _summary_of(name: str, values: list[float]) -> Metrics:
-    summary = summarize(values)
-    if summary is None:
-        return dict.fromkeys(f"{figure}/{name}" for figure in ("mean", "max", "min", "median", "std"))
-    return {f"{figure}/{name}": value for figure, value in summary._asdict().items()}
+    return dict(zip(_names_of(name), summarize(values) or _NOTHING, strict=True))
 
 
-def _group(task: int, expected: int, keys: Sequence[int], columns: dict[str, Sequence[float]]) -> dict[str, Any]:
-    entry: dict[str, Any] = {
+def _names_of(field: str) -> tuple[str, ...]:
+    return tuple(f"{figure}/{field}" for figure in Summary._fields)
+
+
+def _group(task: int, expected: int, keys: Sequence[int]) -> dict[str, Any]:
+    return {
         "_ng_task_index": task,
         "num_rollouts": len(keys),
         "expected_num_rollouts": expected,
@@ -134,9 +140,6 @@ def _group(task: int, expected: int, keys: Sequence[int], columns: dict[str, Seq
         "reward_profile_completion_pct": 100 * len(keys) / expected,
         "rollout_infos": [{"rollout_id": f"{task}:{repeat_of(key)}"} for key in keys],
     }
-    for name, column in columns.items():
-        entry.update(_summary_of(name, present(column)))
-    return entry
 
 
 def _rows_by_repeat(table: RowTable) -> dict[int, array[int]]:
