@@ -27,7 +27,9 @@ def _not_blank(value: object) -> object:
 class ExportAtifConfig(RunExportConfig):
     """Settings of the exporter ``atif``."""
 
-    output_dirpath: Annotated[Path, BeforeValidator(_not_blank)] = Field(description="a folder that does not exist yet")
+    output_dirpath: Annotated[Path, BeforeValidator(_not_blank)] | None = Field(
+        default=None, description="a folder that does not exist yet; default: <stem>_atif beside the rollouts"
+    )
     session_id: Text | None = Field(default=None, description="names the session in each trajectory; default: the run's id")
     agent_version: Text = Field(description="the version of the agent, as text: 1.0.0")
 
@@ -38,13 +40,18 @@ class AtifExporter(Exporter[ExportAtifConfig]):
     Config: ClassVar[type[RunExportConfig]] = ExportAtifConfig
 
     @property
+    def folder(self) -> Path:
+        """Where the trajectories go."""
+        return self.config.output_dirpath or RunArtifacts(self.config.rollouts_jsonl_fpath).companion("_atif")
+
+    @property
     def destination(self) -> str:
         """The folder's absolute path."""
-        return str(self.config.output_dirpath.absolute())
+        return str(self.folder.absolute())
 
     def publish(self, artifacts: RunArtifacts) -> ExportResult:
         """Convert every row, then publish the folder."""
-        folder = self.config.output_dirpath
+        folder = self.folder
         if folder.exists() or folder.is_symlink():
             raise ExportError("the destination exists already.", "Name a folder that does not exist.", folder)
         return self._result(publish_bundle(artifacts.rollouts, folder, self._context(artifacts)))
@@ -52,22 +59,22 @@ class AtifExporter(Exporter[ExportAtifConfig]):
     def still_stands(self, evidence: str | None) -> bool:
         """Whether the folder's manifest is the one that was published."""
         try:
-            data = (self.config.output_dirpath / MANIFEST_NAME).read_bytes()
+            data = (self.folder / MANIFEST_NAME).read_bytes()
         except OSError:
             return False
         return hashlib.sha256(data).hexdigest() == evidence
 
     def sweep(self) -> None:
         """Remove the unpublished folders of killed exports beside the destination."""
-        if self.config.output_dirpath.parent.is_dir():
-            durable.sweep(self.config.output_dirpath)
+        if self.folder.parent.is_dir():
+            durable.sweep(self.folder)
 
     def find_complete(self, artifacts: RunArtifacts) -> ExportResult | None:
         """The folder that an interrupted export published, byte for byte what this one would."""
-        if not self.config.output_dirpath.is_dir():
+        if not self.folder.is_dir():
             return None
         try:
-            found = find_bundle(artifacts.rollouts, self.config.output_dirpath, self._context(artifacts))
+            found = find_bundle(artifacts.rollouts, self.folder, self._context(artifacts))
         except (ExportError, OSError):
             return None
         return None if found is None else self._result(found)
@@ -91,7 +98,7 @@ class AtifExporter(Exporter[ExportAtifConfig]):
         return ExportResult.succeeded(
             "",
             f"trajectories: {published.trajectories}",
-            f"folder: {self.config.output_dirpath}",
+            f"folder: {self.folder}",
             f"manifest sha256: {published.manifest_sha256}",
             evidence=published.manifest_sha256,
         )
