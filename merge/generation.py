@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.coverage import Coverage
-from collector.errors import RefusedError
+from collector.errors import RefusedError, UnavailableError
 from collector.manifest import Manifest
 from merge.aggregate import publish_aggregate
 from merge.coverage import encode_coverage, total_coverage
@@ -75,24 +75,35 @@ def published_receipt(merged: RunArtifacts, generation: Generation) -> Receipt |
 def publish_generation(merged: RunArtifacts, generation: Generation) -> Receipt:
     """Publish all files of ``generation`` at ``merged``. The caller holds the merge lock and has checked the target.
 
-    Raises RefusedError for overlapping inputs or inputs that change meanwhile, CorruptArtifactError for a damaged row; the
-    projection is the old one then.
+    Raises RefusedError for overlapping inputs or inputs that change meanwhile, CorruptArtifactError for a damaged row,
+    UnavailableError when the disk does not take it; no receipt says then that a generation stands.
     """
+    inventory = whole_inventory(generation.shards)
+    try:
+        sweep_leftovers((merged.rollouts, merged.coverage, merged.aggregate, merged.receipt))
+        return _publish(merged, generation, inventory)
+    except OSError as error:
+        where = merged.rollouts if error.filename is None else error.filename
+        raise UnavailableError(
+            f"the projection cannot be written: {error.strerror}.", "Inputs are unharmed: mend it, then merge again.", where
+        ) from error
+
+
+def _publish(merged: RunArtifacts, generation: Generation, inventory: array[int]) -> Receipt:
     shards = generation.shards
-    inventory = whole_inventory(shards)
-    sweep_leftovers((merged.rollouts, merged.coverage, merged.aggregate, merged.receipt))
+    manifest = shards[0].manifest
+    agent = agent_name(manifest)
     table = RowTable()
     written = publish_rows(merged.rollouts, shards, table)
     coverage = generation.encoded_coverage()
     durable.publish(merged.coverage, coverage)
-    aggregate_sha256 = publish_aggregate(
-        merged.aggregate, table, inventory, agent=agent_name(shards[0].manifest), expected=generation.coverage.expected
-    )
+    expected = generation.coverage.expected
+    aggregate_sha256 = publish_aggregate(merged.aggregate, table, inventory, agent=agent, expected=expected)
     receipt = Receipt(
         partial=generation.is_partial,
-        run_id=shards[0].manifest.run_id,
-        benchmark=shards[0].manifest.benchmark,
-        agent=agent_name(shards[0].manifest),
+        run_id=manifest.run_id,
+        benchmark=manifest.benchmark,
+        agent=agent,
         output=output_record(written, merged),
         inputs=tuple(input_record(shard, merged) for shard in shards),
         missing_shards=generation.inputs.missing,

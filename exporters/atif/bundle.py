@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from collector import durable, jsonl, rows
 from exporters.atif.lossy import LossyProfile
 from exporters.atif.profile import Context, Profile, RowError, choose
@@ -113,12 +115,20 @@ def _parse(line: bytes) -> dict[str, Any]:
     if not line.strip():
         raise RowError("a blank line")
     try:
-        row = jsonl.loads(line)
-    except ValueError as error:
-        raise RowError(f"invalid JSON ({error})") from error
+        row = msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        # It refuses lone surrogates, which are JSON; whatever else it refuses, the exact reader names better.
+        row = _parse_exactly(line)
     if not isinstance(row, dict):
         raise RowError(f"a {type(row).__name__}, not an object")
     return row
+
+
+def _parse_exactly(line: bytes) -> Any:
+    try:
+        return jsonl.loads(line)
+    except ValueError as error:
+        raise RowError(f"invalid JSON ({error})") from error
 
 
 def _place(row: dict[str, Any]) -> tuple[int, int]:

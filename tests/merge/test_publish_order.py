@@ -10,9 +10,11 @@ import orjson
 import pytest
 
 from collector.artifacts import RunArtifacts
-from collector.errors import CorruptArtifactError
+from collector.durable import StagedFile
+from collector.errors import CorruptArtifactError, UnavailableError
 from collector.outcomes import Omitted
 from merge.command import merge_paths
+from merge.receipt import ProjectionState, check_projection
 from tests.merge.build import Outcome, answered, failed, fill_all, plan
 
 
@@ -143,3 +145,29 @@ def test_the_receipt_names_what_was_merged_and_says_partial_only_when_it_is(tmp_
     assert next(iter(part)) == "partial"
     assert part["partial"] is True
     assert part["missing_shards"] == [2]
+
+
+@pytest.mark.parametrize("calls", [0, 1, 2, 3], ids=["projection", "coverage", "metrics", "receipt"])
+def test_a_full_disk_is_told_in_one_line_and_the_next_merge_makes_it_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    made = plan(tmp_path / "b", shards=2, tasks=4)
+    fill_all(made, lambda *_: answered())
+    made.merged.rollouts.write_bytes(b"old\n")
+    write, left = StagedFile.write, iter([True] * calls)
+
+    def until_full(file: StagedFile, data: bytes) -> None:
+        if not next(left, False):
+            raise OSError(28, "No space left on device")
+        write(file, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StagedFile, "write", until_full)
+        with pytest.raises(UnavailableError, match="No space left on device") as caught:
+            merge_paths([made.directory], made.merged.rollouts)
+
+    assert str(made.merged.rollouts) in str(caught.value)
+    assert (made.merged.rollouts.read_bytes() == b"old\n") is (calls == 0)
+    assert check_projection(made.merged).state is ProjectionState.ABSENT
+    merge_paths([made.directory], made.merged.rollouts)
+    assert check_projection(made.merged).state is ProjectionState.VERIFIED
