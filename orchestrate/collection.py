@@ -12,7 +12,7 @@ from collector.collect import CollectResult, Progress, collect
 from collector.errors import ConfigError, RefusedError
 from collector.inventory import Materialized, materialize
 from collector.lock import ShardLock
-from collector.manifest import Manifest
+from collector.manifest import Manifest, check_identity, read_manifest
 from collector.prepare import new_manifest, prepare_shard, validate_rows
 from collector.session import JobFacts
 from collector.settings import RunSettings
@@ -48,6 +48,10 @@ def prepare(settings: RunSettings) -> PreparedRun:
         what = "there is a run at this path and resume_from_cache is off."
         raise RefusedError(what, "Use another output path, or move all files of that run away together.", output)
     manifest = new_manifest(settings, inventory.lines, inventory.source_digest, benchmark=output.stem)
+    saved = read_manifest(artifacts.manifest)
+    if saved is not None and not settings.allow_unsafe_resume:
+        # Asked again under the lock; asked here, a refusal does not even touch the lock's note.
+        check_identity(saved, manifest, artifacts.manifest)
     return PreparedRun(settings, artifacts, inventory, manifest)
 
 
@@ -59,5 +63,5 @@ async def collect_here(run: PreparedRun, progress: Progress) -> CollectResult:
     loop.add_signal_handler(signal.SIGTERM, stop.ask, StopReason.TERMINATED)
     lock = ShardLock(run.artifacts.lock, since=datetime.now(UTC).isoformat(timespec="seconds"))
     with lock:
-        prepare_shard(run.artifacts, run.inventory.lines, run.manifest)
+        prepare_shard(run.artifacts, run.inventory.lines, run.manifest, is_unsafe=run.settings.allow_unsafe_resume)
         return await collect(run.settings, run.artifacts, lock, job=JobFacts(), stop=stop, progress=progress)

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 
 from collector.coverage import Coverage
 from collector.errors import GymEvalError, IncompleteError, NotFoundError, ServiceError, UnavailableError
+from collector.lock import Holder, ShardLock
 from collector.settings import RunSettings
 from collector.stop import StopReason, StopRequest
 from orchestrate.config.load import api_key_reference, settings_of
@@ -28,7 +29,9 @@ from orchestrate.config.values import resolve_env, walltime_seconds
 from orchestrate.outcome import check_experiment, check_outcome
 from orchestrate.plan import BenchmarkPlan, SubmitPlan
 from orchestrate.rundir import RunDir, read_plan
+from orchestrate.scheduler import Scheduler, SlurmScheduler
 from orchestrate.services import ServiceGroup, group_of
+from orchestrate.submissions import read_submissions
 
 T = TypeVar("T")
 
@@ -128,10 +131,8 @@ class ShardJob:
 
     async def _fill(self, stop: StopRequest) -> Coverage:
         """Collect under the shard's lock; a shard that is final starts no services."""
-        from collector.lock import ShardLock  # noqa: PLC0415 - a job that waits for its slot stays small
-
         settings = self._settings(None, None)
-        lock = ShardLock(self.artifacts.lock, job_id=self.context.job_id, since=_now())
+        lock = ShardLock(self.artifacts.lock, job_id=self.context.job_id, since=_now(), is_gone=self._is_gone)
         with lock:
             check_experiment(self.artifacts, settings)
             coverage = self._coverage(settings)
@@ -148,6 +149,15 @@ class ShardJob:
                     await self._collect(services, lock, stop)
             return self._coverage(settings)
 
+    def _is_gone(self, holder: Holder) -> bool:
+        """Whether the scheduler knows that the job which holds the shard's lock has ended."""
+        if not self.context.on_slurm or holder.job_id is None:
+            return False
+        if holder.job_id == self.context.job_id:
+            # An earlier run of this very job: Slurm ends it before it starts the job again.
+            return True
+        return job_is_over(self.run_dir, holder.job_id, SlurmScheduler())
+
     async def _ready(self, services: ServiceGroup, stop: StopRequest) -> bool:
         from orchestrate.readiness import ModelProbe  # noqa: PLC0415 - loads libcurl
 
@@ -155,7 +165,7 @@ class ShardJob:
         probe = ModelProbe(self._settings(None, None), self.plan.config.driver.policy_model)
         return await unless_stopped(_true(services.wait_ready(probe)), stop) is not None
 
-    async def _collect(self, services: ServiceGroup, lock: Any, stop: StopRequest) -> None:
+    async def _collect(self, services: ServiceGroup, lock: ShardLock, stop: StopRequest) -> None:
         from collector.collect import collect  # noqa: PLC0415 - loads the agents' transport
         from collector.session import JobFacts  # noqa: PLC0415 - as above
         from orchestrate.progress import LogProgress  # noqa: PLC0415 - as above
@@ -223,6 +233,12 @@ class ShardJob:
     def _say(self, text: str) -> None:
         sys.stdout.write(f"{_now()} {self.where}: {text}\n")
         sys.stdout.flush()
+
+
+def job_is_over(run: RunDir, job_id: str, scheduler: Scheduler) -> bool:
+    """Whether a job of this run has certainly ended. False for a job that the run's receipts do not know."""
+    tokens = [s.token for s in read_submissions(run.submissions) if job_id in s.jobs.values()]
+    return bool(tokens) and scheduler.ask({tokens[-1]: [job_id]})[job_id].is_over
 
 
 def enter_directory(path: str) -> None:

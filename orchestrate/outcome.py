@@ -6,9 +6,9 @@ from collector import jsonl
 from collector.artifacts import RunArtifacts
 from collector.coverage import Coverage
 from collector.errors import IncompleteError, NotFoundError, NothingMeasuredError
-from collector.manifest import check_identity, digest_of, read_manifest
+from collector.manifest import digest_of, read_manifest
 from collector.outcomes import RolloutState
-from collector.prepare import experiment_of
+from collector.prepare import experiment_of, prepare_shard
 from collector.settings import RunSettings
 
 
@@ -26,10 +26,12 @@ def check_outcome(coverage: Coverage, where: str) -> None:
 def check_experiment(artifacts: RunArtifacts, settings: RunSettings) -> None:
     """Raise IdentityError when the shard was prepared for another experiment than ``settings`` describe today.
 
-    A user's own verifier code, for example, may have changed since the run was planned.
+    A user's own verifier code, for example, may have changed since the run was planned. With ``allow_unsafe_resume`` the
+    shard is marked instead. The caller holds its lock.
     """
     saved = read_manifest(artifacts.manifest)
     if saved is None:
         raise NotFoundError("the shard was never prepared.", "Submit the run again.", artifacts.manifest)
     config = jsonl.loads(jsonl.canonical(experiment_of(settings)))
-    check_identity(saved, saved.model_copy(update={"config": config, "config_digest": digest_of(config)}), artifacts.manifest)
+    wanted = saved.model_copy(update={"config": config, "config_digest": digest_of(config)})
+    prepare_shard(artifacts, [], wanted, is_unsafe=settings.allow_unsafe_resume)

@@ -16,8 +16,9 @@ from pydantic import ValidationError
 from collector import durable, jsonl
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError, NotFoundError, RefusedError
-from collector.manifest import ShardPlace, flatten
-from collector.prepare import new_manifest, prepare_shard
+from collector.inventory import digest_of_lines
+from collector.manifest import Manifest, ShardPlace, flatten
+from collector.prepare import new_manifest
 from collector.settings import RunSettings
 from orchestrate.plan import FORMAT, BenchmarkPlan, Source, SubmitPlan, deal
 
@@ -171,13 +172,22 @@ def _plan_mode(plan: SubmitPlan) -> int | None:
 
 def _fill_shards(run: RunDir, benchmark: BenchmarkPlan, source: Source, settings: RunSettings) -> None:
     lines, digest = source.inventory.lines, benchmark.inventory_digest
+    whole = new_manifest(settings, lines, benchmark.source_digest, benchmark=benchmark.name, run_id=benchmark.run_id)
     for index, hand in enumerate(deal(len(lines), benchmark.shards, seed=digest)):
         part = [lines[position] for position in hand]
         place = ShardPlace(index=index, count=benchmark.shards, whole_digest=digest, whole_expected=len(lines))
-        manifest = new_manifest(
-            settings, part, benchmark.source_digest, benchmark=benchmark.name, shard=place, run_id=benchmark.run_id
-        )
-        prepare_shard(run.shard(benchmark, index), part, manifest)
+        # Digesting the experiment once is enough: a thousand shards would each look for plug-ins otherwise.
+        update = {"expected": len(part), "inventory_digest": digest_of_lines(part), "shard": place}
+        _write_shard(run.shard(benchmark, index), part, whole.model_copy(update=update))
+
+
+def _write_shard(artifacts: RunArtifacts, lines: list[bytes], manifest: Manifest) -> None:
+    """The files of a prepared shard, in a staged directory whose publication makes all of them durable at once."""
+    artifacts.rollouts.parent.mkdir(parents=True)
+    durable.write_new(artifacts.inventory, b"".join(lines))
+    for path in (artifacts.rollouts, artifacts.failures, artifacts.journal):
+        durable.write_new(path, b"")
+    durable.write_new(artifacts.manifest, manifest.encode())
 
 
 def _resolved_yaml(plan: SubmitPlan) -> bytes:

@@ -16,6 +16,7 @@ from typing import Final
 
 import filelock
 
+from collector import durable
 from collector.errors import RefusedError, UnavailableError
 from collector.inventory import materialize
 from collector.lock import is_held
@@ -99,6 +100,8 @@ def submit_missing(run: RunDir, plan: SubmitPlan) -> Submittal:
     except filelock.Timeout as error:
         raise RefusedError("another command is submitting to this run.", "Wait for it.", run.submit_lock) from error
     try:
+        # A creation that crashed left its hidden directory; one that is still at work finds the run made, and is content.
+        durable.sweep(run.root)
         plan = refresh_plan(run, plan)
         work = _Work(run, plan, executor_for(run, plan))
         return work.do()
@@ -160,24 +163,36 @@ class _Work:
         self.result = Submittal(run, plan)
 
     def do(self) -> Submittal:
-        for submission in read_submissions(self.run.submissions):
-            if submission.outcome is Outcome.OPEN:
-                self._settle(submission.prepared, why="its submission was cut short", may_arrive=True)
+        unclear = self._settle_old()
         self.result.needs = needs_of(self.run, self.plan, self.executor, read_submissions(self.run.submissions))
         limit: int | None = None
         for benchmark in self.plan.benchmarks:
             needs = self.result.needs[benchmark.name]
             missing = [index for index, need in needs.items() if need is ShardNeed.JOB]
             if uncertain := sum(need is ShardNeed.UNCERTAIN for need in needs.values()):
-                self.result.troubles[benchmark.name] = f"the scheduler cannot say whether {uncertain} of its shards have a job"
+                why = f" ({unclear[benchmark.name]})" if benchmark.name in unclear else ""
+                told = f"the scheduler cannot say whether {uncertain} of its shards have a job{why}"
+                self.result.troubles[benchmark.name] = told
             if missing:
                 limit = limit or self.executor.batch_limit()
             for indexes in batches(missing, limit or 1):
                 self._submit(JobBatch(token_of(self.plan, benchmark), benchmark, indexes))
-        if self.result.jobs or self.result.troubles:
+        if self.result.jobs or self.result.troubles or not self.run.record.exists():
             submissions = read_submissions(self.run.submissions)
             publish(self.run, make_record(self.run, self.plan, self.result.troubles, submissions))
         return self.result
+
+    def _settle_old(self) -> dict[str, str]:
+        """Look up what an earlier command left open, and return why that is still unclear, by benchmark."""
+        for submission in read_submissions(self.run.submissions):
+            if submission.outcome is Outcome.OPEN:
+                self._settle(submission.prepared, why="its submission was cut short", may_arrive=True)
+        names = {s.prepared.benchmark for s in read_submissions(self.run.submissions) if s.outcome is Outcome.OPEN}
+        unclear = {name: why for name, why in self.result.troubles.items() if name in names}
+        # A batch that never arrived is submitted now; one that did is no work of this command.
+        self.result.troubles.clear()
+        self.result.jobs.clear()
+        return unclear
 
     def _submit(self, batch: JobBatch) -> None:
         prepared = Prepared(

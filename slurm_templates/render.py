@@ -6,9 +6,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-import jinja2
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 FlagValue: TypeAlias = str | int | float | bool | None
 
@@ -47,7 +48,9 @@ def literal_path(path: Path | str) -> str:
     return str(path).replace("%", "%%")
 
 
-def _environment() -> jinja2.Environment:
+def _environment() -> Environment:
+    import jinja2  # noqa: PLC0415 - 0.1 s, which commands that only name flags do without
+
     loader = jinja2.FileSystemLoader(Path(__file__).parent)
     # Values are quoted for the shell before they get here; HTML escapes would change them.
     return jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, autoescape=False)  # noqa: S701

@@ -5,17 +5,17 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from orchestrate.rundir import RunDir
     from orchestrate.status import BenchmarkReport, RunReport
 
-#: Seconds between two looks; the scheduler is asked each time.
-_PAUSE_S: Final = 2.0
-#: Looks in a row without a live job and without a change after which nothing more is expected. A requeued or freshly
-#: submitted job may be unlisted for a moment.
-_QUIET_LOOKS: Final = 3
+#: Seconds between two looks: few at first, since small runs end soon, and never so many questions that Slurm minds.
+_PAUSES_S: Final = (0.2, 0.3, 0.5, 0.8, 1.2, 2.0, 3.0, 5.0)
+#: Seconds without a live job after which nothing more is expected. A requeued job may be unlisted for a moment.
+_QUIET_S: Final = 4.0
 
 
 def wait(run: RunDir, *, as_json: bool, sleep: Callable[[float], None] = time.sleep) -> int:
@@ -37,16 +37,17 @@ def _until_over(run: RunDir, sleep: Callable[[float], None]) -> RunReport:
     from orchestrate.status import report
 
     line = _ProgressLine()
-    quiet = 0
+    pauses_s = chain(_PAUSES_S, repeat(_PAUSES_S[-1]))
+    quiet_since: float | None = None
     while True:
         found = report(run)
         line.show(found)
         if found.is_final and all(benchmark.merged for benchmark in found.benchmarks) and not found.has_live_jobs:
             break
-        quiet = 0 if found.has_live_jobs else quiet + 1
-        if quiet >= _QUIET_LOOKS:
+        quiet_since = None if found.has_live_jobs else quiet_since or time.monotonic()
+        if quiet_since is not None and time.monotonic() - quiet_since > _QUIET_S:
             break
-        sleep(_PAUSE_S)
+        sleep(next(pauses_s))
     line.end()
     return found
 
