@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from collector import durable, events, rows
+from collector import durable, events, jsonl, rows
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError
 from collector.events import Dispatched, Event, Failed, SessionStarted, Success
@@ -33,6 +34,7 @@ class LegacyFailure(msgspec.Struct, frozen=True):
     message: str | None = msgspec.field(name="_ng_failure_message", default=None)
     kind: str | None = msgspec.field(name="failure_kind", default=None)
     elapsed_s: float | None = msgspec.field(name="elapsed_seconds", default=None)
+    record: dict[str, Any] | None = msgspec.field(name=rows.FAILURE_RECORD, default=None)
 
 
 _failure_decoder = msgspec.json.Decoder(LegacyFailure)
@@ -89,7 +91,7 @@ def _successes(path: Path, known: dict[str, int]) -> Iterator[Success]:
         try:
             stamp, saved = rows.parse_stamp(line.data), rows.parse_verdict(line.data)
         except ValueError as error:
-            if line.is_whole:
+            if not _is_torn(line):
                 raise CorruptArtifactError(path, line.number, f"not a result row ({error}).") from error
             return
         if stamp.rollout_id not in known:
@@ -108,8 +110,10 @@ def _failures(path: Path, known: dict[str, int]) -> Iterator[Failed]:
     for line in _lines(path):
         try:
             stamp, saved = rows.parse_stamp(line.data), rows.parse_part(_failure_decoder, line.data)
+            if saved.record is not None:
+                rows.parse_failure(line.data)
         except ValueError as error:
-            if line.is_whole:
+            if not _is_torn(line):
                 raise CorruptArtifactError(path, line.number, f"not a failure row ({error}).") from error
             return
         if stamp.rollout_id not in known:
@@ -132,6 +136,17 @@ def _lines(path: Path) -> Iterator[_Line]:
             offset += len(data)
 
 
+def _is_torn(line: _Line) -> bool:
+    """Whether ``line`` was cut short; whole JSON that only lacks its newline was not, and must be a row."""
+    if line.is_whole:
+        return False
+    try:
+        jsonl.loads(line.data)
+    except ValueError:
+        return True
+    return False
+
+
 def _repair(path: Path) -> None:
     """End or cut an unfinished last line; an absent file becomes an empty one."""
     if not path.exists():
@@ -142,9 +157,7 @@ def _repair(path: Path) -> None:
         last = line
     if last is None or last.is_whole:
         return
-    try:
-        rows.parse_stamp(last.data)
-    except ValueError:
+    if _is_torn(last):
         durable.truncate(path, last.offset)
     else:
         durable.end_line(path)
