@@ -32,6 +32,16 @@ from tests.merge.build import Plan, plan  # noqa: E402
 IN_FLIGHT = 64
 
 
+def deal(made: Plan) -> None:
+    """Spread the rollouts over the shards at random, each shard in order, as a submission does."""
+    rng = random.Random(0)
+    whole = [line for part in made.lines for line in part]
+    for part in made.lines:
+        part.clear()
+    for line in whole:
+        made.lines[rng.randrange(len(made.lines))].append(line)
+
+
 def write_shard(made: Plan, index: int, seed: int) -> None:
     """Fill one shard by the formats directly: the collector's own loop would take minutes for a million rows."""
     artifacts, run_id = made.shards[index], made.run_id
@@ -128,6 +138,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--shards", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=4)
+    parser.add_argument("--contiguous", action="store_true", help="shards of neighbouring tasks instead of dealt ones")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--dir", type=Path, default=Path("/tmp/bench-merge"))
     options = parser.parse_args()
@@ -136,6 +147,8 @@ def main() -> None:
     try:
         row = {"question": "two trains leave two towns " * 12, "expected": "4"}
         made = plan(directory, shards=options.shards, tasks=options.rows // options.repeats, repeats=options.repeats, row=row)
+        if not options.contiguous:
+            deal(made)
         for index in range(options.shards):
             write_shard(made, index, index)
         os.sync()

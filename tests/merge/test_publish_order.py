@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import resource
 from pathlib import Path
 
 import orjson
@@ -11,10 +12,15 @@ import pytest
 
 from collector.artifacts import RunArtifacts
 from collector.durable import StagedFile
-from collector.errors import CorruptArtifactError, UnavailableError
+from collector.errors import CorruptArtifactError, RefusedError, UnavailableError
 from collector.outcomes import Omitted
+from collector.settings import RetrySettings
 from merge.command import merge_paths
+from merge.publish import publish_rows
 from merge.receipt import ProjectionState, check_projection
+from merge.row_blocks import read_rows
+from merge.shards import read_shard
+from merge.table import RowTable
 from tests.merge.build import Outcome, answered, failed, fill_all, plan
 
 
@@ -171,3 +177,44 @@ def test_a_full_disk_is_told_in_one_line_and_the_next_merge_makes_it_whole(
     assert check_projection(made.merged).state is ProjectionState.ABSENT
     merge_paths([made.directory], made.merged.rollouts)
     assert check_projection(made.merged).state is ProjectionState.VERIFIED
+
+
+def test_a_file_that_is_replaced_while_it_is_merged_is_refused(tmp_path: Path) -> None:
+    made = plan(tmp_path / "b", shards=1, tasks=4)
+    (shard,) = fill_all(made, lambda *_: answered())
+    view = read_shard(shard, RetrySettings())
+    other = shard.rollouts.with_name("other")
+    other.write_bytes(shard.rollouts.read_bytes())
+    other.rename(shard.rollouts)
+
+    with pytest.raises(RefusedError, match="replaced while it was merged"):
+        list(read_rows([view]))
+
+
+def test_an_input_that_grows_while_it_is_merged_leaves_the_target_as_it_was(tmp_path: Path) -> None:
+    made = plan(tmp_path / "b", shards=1, tasks=4)
+    (shard,) = fill_all(made, lambda *_: answered())
+    view = read_shard(shard, RetrySettings())
+    target = tmp_path / "t.jsonl"
+    target.write_bytes(b"old\n")
+    with shard.rollouts.open("ab") as file:
+        file.write(b'{"late": 1}\n')
+
+    with pytest.raises(RefusedError, match="changed while it was merged"):
+        publish_rows(target, [view], RowTable())
+    assert target.read_bytes() == b"old\n"
+
+
+def test_more_shards_than_open_files_are_allowed_merge(tmp_path: Path) -> None:
+    made = plan(tmp_path / "b", shards=60, tasks=120, round_robin=True)
+    fill_all(made, lambda *_: answered())
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    in_use = len(list(Path("/proc/self/fd").iterdir()))
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + 20, hard))
+    try:
+        merge_paths([made.directory], made.merged.rollouts)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert keys_in(made.merged.rollouts) == [(task, 0) for task in range(120)]
