@@ -179,3 +179,50 @@ def test_secrets_stay_in_the_environment(project: Project, slurm: SlurmCluster) 
     assert "hf_PROBE123" not in done.stdout + done.stderr
     found = subprocess.run(["grep", "-rl", "hf_PROBE123", str(project.root)], capture_output=True, text=True, check=False)
     assert found.stdout == ""
+
+
+def test_a_job_that_really_runs_out_of_time_comes_back_and_finishes(project: Project, slurm: SlurmCluster) -> None:
+    """The limit is one minute, the work is longer: Slurm warns, the collector drains, and the queue has the job again."""
+    project.config["compute"]["here"]["walltime"] = "1m"
+    project.config["services"]["policy"] = project.service(delay=2)
+    project.benchmark("math", tasks=40, num_samples_in_parallel=1)
+    project.submit()
+    job_id = project.status()["benchmarks"][0]["shards"][0]["job_id"]
+
+    slurm.wait_for(lambda: int(slurm.job(job_id)["Restarts"]) >= 1, 100)
+
+    counts = Counter(request["task"] for request in project.requests())
+    assert set(counts.values()) == {1}
+    shard = project.status()["benchmarks"][0]["shards"][0]
+    assert shard["completed"] == counts.total()
+    assert "going back to the queue" in project.logs()
+
+
+def test_status_names_what_accounting_knows_after_the_queue_forgot(tmp_path: Path, slurm_accounting: SlurmCluster) -> None:
+    project = Project(tmp_path / "user", {"type": "slurm", "walltime": "10m", "account": "research"})
+    project.benchmark("math", tasks=2, shards=2)
+
+    said = project.submit("--wait", timeout_s=120)
+
+    assert "0.5 (2/2)" in said
+    job_id = project.status()["benchmarks"][0]["shards"][0]["job_id"]
+    listed = slurm_accounting.run("sacct", "-n", "-P", "-X", "-j", job_id, "--format=State,Account").strip()
+    assert listed == "COMPLETED|research"
+
+
+def test_a_cancelled_shard_is_submitted_again_by_the_same_command(project: Project, slurm: SlurmCluster) -> None:
+    project.config["services"]["policy"] = project.service(delay=0.5)
+    project.benchmark("math", tasks=8, num_samples_in_parallel=1)
+    project.submit()
+    slurm.wait_for(lambda: len(project.requests()) >= 3, 60)
+    job_id = project.status()["benchmarks"][0]["shards"][0]["job_id"]
+
+    slurm.run("scancel", job_id)
+    slurm.wait_for(lambda: slurm.state(job_id) == "CANCELLED", 60)
+    said = project.submit("--wait", timeout_s=120)
+
+    assert "1 submitted" in said
+    assert "0.75 (8/8)" in said
+    # SIGTERM was seen: what was in flight was finished or given up within seconds, and nothing recorded was asked again.
+    repeated = [task for task, count in Counter(request["task"] for request in project.requests()).items() if count > 1]
+    assert len(repeated) <= 1
