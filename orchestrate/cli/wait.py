@@ -30,6 +30,7 @@ def wait(run: RunDir, *, as_json: bool, sleep: Callable[[float], None] = time.sl
     else:
         print(final_text(found))
     _check(found)
+    _check_exports(run)
     return 0
 
 
@@ -112,3 +113,13 @@ def _check(found: RunReport) -> None:
         check_outcome(benchmark.coverage, benchmark.name)
         if benchmark.merged is None:
             raise IncompleteError("was not merged.", f"See the logs in {found.run_dir}.", benchmark.name)
+
+
+def _check_exports(run: RunDir) -> None:
+    from collector.errors import UnavailableError
+    from orchestrate.rundir import read_plan
+    from orchestrate.tail import is_finished
+
+    missing = [benchmark.name for benchmark in read_plan(run).benchmarks if not is_finished(run, benchmark)]
+    if missing:
+        raise UnavailableError(f"exports of {', '.join(missing)} did not arrive.", f"See the job logs in {run.root}.")

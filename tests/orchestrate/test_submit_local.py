@@ -265,3 +265,47 @@ def test_a_run_goes_on_after_it_was_moved(project: Project) -> None:
 
     done = project.gym("status", str(moved), "--json")
     assert json.loads(done.stdout)["benchmarks"][0]["measured"] == 2
+
+
+def test_a_finished_benchmark_is_exported_once_where_the_yaml_says(project: Project) -> None:
+    project.benchmark("math", tasks=3)
+    project.benchmark("other", tasks=2)
+    project.config["export"] = {"atif": {"agent_version": "1.0.0"}}
+    project.config["driver"]["benchmarks"]["other"]["export"] = {"atif": None}
+
+    project.submit("--wait", timeout_s=100)
+    before = tree(project.run_dir)
+    project.submit("--wait", timeout_s=100)
+
+    assert len((project.run_dir / "math" / "rollouts_atif" / "manifest.jsonl").read_text().splitlines()) == 3
+    assert not (project.run_dir / "other" / "rollouts_atif").exists()
+    assert tree(project.run_dir) == before
+
+
+def test_an_export_that_failed_is_repeated_by_the_same_command(project: Project) -> None:
+    project.benchmark("math", tasks=2)
+    blocked = project.root / "blocked"
+    blocked.write_text("a file where a folder should be")
+    project.config["export"] = {"atif": {"agent_version": "1.0.0", "output_dirpath": str(blocked / "atif")}}
+
+    said = project.submit("--wait", code=5, timeout_s=100)
+    blocked.unlink()
+    project.submit("--wait", timeout_s=100)
+
+    assert "0.5 (2/2)" in said
+    assert "exports of math did not arrive" in said
+    assert "an export failed: atif" in project.logs()
+    assert (blocked / "atif" / "manifest.jsonl").exists()
+    assert len(project.requests()) == 2
+
+
+def test_two_benchmarks_exported_to_one_place_are_refused(project: Project) -> None:
+    project.benchmark("a", tasks=2)
+    project.benchmark("b", tasks=2)
+    project.config["export"] = {"atif": {"agent_version": "1.0.0", "output_dirpath": "/tmp/one"}, "mlflw": {}}
+
+    said = project.submit(code=2)
+
+    assert "export.atif: a and b would both be exported to /tmp/one" in said
+    assert "unknown exporter 'mlflw'" in said
+    assert not project.runs.exists()
