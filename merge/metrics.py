@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final, TypeAlias
 
+from collector import rows
 from merge.figures import Summary, deviation, mean_of, pass_at, quantile, summarize
 from merge.select import repeat_of, task_of
 from merge.table import RowTable
@@ -52,12 +53,12 @@ def repeat_metrics(table: RowTable, inventory: Sequence[int]) -> list[dict[str, 
     expected = Counter(map(repeat_of, inventory))
     if len(expected) < 2:
         return []
-    rows = _rows_by_repeat(table)
+    by_repeat = _rows_by_repeat(table)
     entries: list[dict[str, Any]] = []
     for repeat in sorted(expected):
-        chosen = rows.get(repeat, array("q"))
+        chosen = by_repeat.get(repeat, array("q"))
         entry: dict[str, Any] = {
-            "_ng_rollout_index": repeat,
+            rows.ROLLOUT_INDEX: repeat,
             "sample_count": len(chosen),
             "missing_count": expected[repeat] - len(chosen),
         }
@@ -133,7 +134,7 @@ def _names_of(field: str) -> tuple[str, ...]:
 
 def _group(task: int, expected: int, keys: Sequence[int]) -> dict[str, Any]:
     return {
-        "_ng_task_index": task,
+        rows.TASK_INDEX: task,
         "num_rollouts": len(keys),
         "expected_num_rollouts": expected,
         "missing_num_rollouts": expected - len(keys),
@@ -143,10 +144,10 @@ def _group(task: int, expected: int, keys: Sequence[int]) -> dict[str, Any]:
 
 
 def _rows_by_repeat(table: RowTable) -> dict[int, array[int]]:
-    rows: dict[int, array[int]] = {}
+    found: dict[int, array[int]] = {}
     for position, key in enumerate(table.keys):
-        rows.setdefault(repeat_of(key), array("q")).append(position)
-    return rows
+        found.setdefault(repeat_of(key), array("q")).append(position)
+    return found
 
 
 def _repeat_summary(name: str, values: list[float]) -> Metrics:
@@ -161,7 +162,7 @@ def _repeat_summary(name: str, values: list[float]) -> Metrics:
 
 def _rewards_by_task(table: RowTable) -> list[list[float]]:
     pairs = zip(table.keys, table.column(REWARD), strict=True)
-    groups = (present([reward for _, reward in rows]) for _, rows in groupby(pairs, key=lambda pair: task_of(pair[0])))
+    groups = (present([reward for _, reward in task]) for _, task in groupby(pairs, key=lambda pair: task_of(pair[0])))
     return [group for group in groups if group]
 
 

@@ -97,9 +97,7 @@ def parse_receipt(data: bytes, path: Path) -> Receipt:
         if version != FORMAT:
             what = f"receipt format {version!r} is not supported (this program reads format {FORMAT})."
             raise CorruptArtifactError(path, 0, what, "Use the version of gym-eval that wrote it, or merge again elsewhere.")
-        return Receipt.model_validate(
-            {**value, "inputs": _tuple(value, "inputs"), "missing_shards": _tuple(value, "missing_shards")}
-        )
+        return Receipt.model_validate(value)
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise CorruptArtifactError(path, 0, f"not a receipt ({problems}).") from error
@@ -188,8 +186,3 @@ def _relative(path: Path, merged: RunArtifacts) -> str:
     whole = path.absolute().resolve()
     # A run's directory can be moved or mounted elsewhere as a whole; its receipt then still finds the shards.
     return os.path.relpath(whole, base) if whole.is_relative_to(base) else str(whole)
-
-
-def _tuple(value: dict[str, object], key: str) -> object:
-    found = value.get(key, ())
-    return tuple(found) if isinstance(found, list) else found
