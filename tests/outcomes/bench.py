@@ -36,7 +36,8 @@ def install() -> None:
 
 def environment() -> dict[str, str]:
     """The environment of a collector process that sees the plug-ins and the tests."""
-    known = testkit.environment()
+    # A proxy would answer for hosts that do not exist.
+    known = {name: value for name, value in testkit.environment().items() if not name.lower().endswith("_proxy")}
     return {**known, "PYTHONPATH": os.pathsep.join([str(PLUGINS), known["PYTHONPATH"]])}
 
 
@@ -54,19 +55,15 @@ class Bench:
         """Write the dataset; rows that would be identical are told apart by a number, and a grade of 1 is the default."""
         shards.write_dataset(self.directory / "tasks.jsonl", [{"n": n, "grade": 1, **row} for n, row in enumerate(rows)])
 
-    def ask(self, server: ModelServer, *prompts: str, **base: Any) -> None:
-        """Have the tasks answered over HTTP by ``server``; each prompt is counted there under its number."""
+    def ask(self, server: ModelServer | str, *prompts: str, fields: dict[int, dict[str, Any]] | None = None) -> None:
+        """Have the tasks answered over HTTP; each prompt is counted by the server under its number."""
         rows = [
-            {"responses_create_params": {"input": f"[[task: {n}]] {prompt}"}, "n": n, "grade": 1}
+            {"responses_create_params": {"input": f"[[task: {n}]] {prompt}"}, "n": n, "grade": 1, **(fields or {}).get(n, {})}
             for n, prompt in enumerate(prompts)
         ]
         (self.directory / "tasks.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
-        self.base |= {
-            "agent": {"type": "openai_chat"},
-            "policy_model_name": "test-model",
-            "policy_base_url": server.base_url,
-            **base,
-        }
+        base_url = server if isinstance(server, str) else server.base_url
+        self.base |= {"agent": {"type": "openai_chat"}, "policy_model_name": "test-model", "policy_base_url": base_url}
 
     def data(self, **changes: Any) -> dict[str, Any]:
         """The settings as a configuration file has them."""
