@@ -11,27 +11,27 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Coroutine
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from collector.coverage import Coverage
-from collector.errors import GymEvalError, IncompleteError, NotFoundError, ServiceError, UnavailableError
-from collector.lock import Holder, ShardLock
+from collector.errors import GymEvalError, IncompleteError, LockHeldError, ServiceError, UnavailableError
+from collector.lock import Holder, ShardLock, read_holder
 from collector.settings import RunSettings
 from collector.stop import StopReason, StopRequest
 from orchestrate.config.load import api_key_reference, settings_of
 from orchestrate.config.submit import Requeue
 from orchestrate.config.values import resolve_env, walltime_seconds
+from orchestrate.job_context import JobContext, enter_directory, job_is_over, unless_stopped
 from orchestrate.outcome import check_experiment, check_outcome
 from orchestrate.plan import BenchmarkPlan, SubmitPlan
 from orchestrate.rundir import RunDir, read_plan
-from orchestrate.scheduler import Scheduler, SlurmScheduler
+from orchestrate.scheduler import SlurmScheduler
 from orchestrate.services import ServiceGroup, group_of
-from orchestrate.submissions import read_submissions
 
 T = TypeVar("T")
 
@@ -39,25 +39,8 @@ T = TypeVar("T")
 _TERM_MARGIN_S: Final = 3.0
 #: Seconds before the time limit that stay for stopping services and going back to the queue.
 _REQUEUE_MARGIN_S: Final = 20.0
-
-
-@dataclass(frozen=True, slots=True)
-class JobContext:
-    """What the scheduler calls this job."""
-
-    job_id: str
-    restarts: int
-    on_slurm: bool
-
-    @classmethod
-    def read(cls) -> JobContext:
-        """From the environment of this process."""
-        env = os.environ
-        if "SLURM_JOB_ID" not in env:
-            return cls(f"local:{os.getpid()}", 0, on_slurm=False)
-        array = env.get("SLURM_ARRAY_JOB_ID")
-        job_id = f"{array}_{env['SLURM_ARRAY_TASK_ID']}" if array else env["SLURM_JOB_ID"]
-        return cls(job_id, int(env.get("SLURM_RESTART_COUNT", "0")), on_slurm=True)
+#: Seconds to wait for a lock of this job's own earlier run; network file systems let go of a dead node's locks in that time.
+_OWN_LOCK_WAIT_S: Final = 90.0
 
 
 def run_shard(run_dir: str, benchmark: str, index: str) -> int:
@@ -133,7 +116,8 @@ class ShardJob:
         """Collect under the shard's lock; a shard that is final starts no services."""
         settings = self._settings(None, None)
         lock = ShardLock(self.artifacts.lock, job_id=self.context.job_id, since=_now(), is_gone=self._is_gone)
-        with lock:
+        with ExitStack() as stack:
+            await self._lock(stack, lock)
             check_experiment(self.artifacts, settings)
             coverage = self._coverage(settings)
             if coverage.is_final or stop.is_asked:
@@ -148,6 +132,20 @@ class ShardJob:
                 if await self._ready(services, stop):
                     await self._collect(services, lock, stop)
             return self._coverage(settings)
+
+    async def _lock(self, stack: ExitStack, lock: ShardLock) -> None:
+        """Take the shard's lock. An earlier run of this very job may hold it for a while: its node may have been lost."""
+        deadline = time.monotonic() + _OWN_LOCK_WAIT_S
+        while True:
+            try:
+                stack.enter_context(lock)
+            except LockHeldError:
+                holder = read_holder(lock.path)
+                if holder is None or holder.job_id != self.context.job_id or time.monotonic() > deadline:
+                    raise
+            else:
+                return
+            await asyncio.sleep(1)
 
     def _is_gone(self, holder: Holder) -> bool:
         """Whether the scheduler knows that the job which holds the shard's lock has ended."""
@@ -218,7 +216,9 @@ class ShardJob:
             return IncompleteError(what, "Run the submit command again.", self.where)
         self._say(f"{left}; the time is over, going back to the queue (requeue {self.context.restarts + 1})")
         # Slurm ends this process when it requeues the job; nothing of ours runs any more by then.
-        subprocess.run(["scontrol", "requeue", self.context.job_id], timeout=60, check=False)
+        done = subprocess.run(["scontrol", "requeue", self.context.job_id], timeout=60, check=False)
+        if done.returncode:
+            return IncompleteError(f"{left}, and Slurm refused the requeue.", "Run the submit command again.", self.where)
         return IncompleteError(f"{left}.", "The job was requeued.", self.where)
 
     def _finish(self) -> None:
@@ -233,34 +233,6 @@ class ShardJob:
     def _say(self, text: str) -> None:
         sys.stdout.write(f"{_now()} {self.where}: {text}\n")
         sys.stdout.flush()
-
-
-def job_is_over(run: RunDir, job_id: str, scheduler: Scheduler) -> bool:
-    """Whether a job of this run has certainly ended. False for a job that the run's receipts do not know."""
-    tokens = [s.token for s in read_submissions(run.submissions) if job_id in s.jobs.values()]
-    return bool(tokens) and scheduler.ask({tokens[-1]: [job_id]})[job_id].is_over
-
-
-def enter_directory(path: str) -> None:
-    """Go where the submit command ran. Raises NotFoundError when this machine does not have that directory."""
-    try:
-        os.chdir(path)
-    except OSError as error:
-        raise NotFoundError(f"cannot be entered here: {error.strerror}.", "Submit from a shared directory.", path) from error
-
-
-async def unless_stopped(work: Coroutine[Any, Any, T], stop: StopRequest) -> T | None:
-    """The result of ``work``, or None when a stop was asked for before it was there; it is cancelled then."""
-    working = asyncio.ensure_future(work)
-    asked = asyncio.ensure_future(stop.asked())
-    try:
-        await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else None
-    finally:
-        asked.cancel()
-        if not working.done():
-            working.cancel()
-            await asyncio.gather(working, return_exceptions=True)
 
 
 async def _true(work: Coroutine[Any, Any, None]) -> bool:

@@ -159,21 +159,16 @@ def shard_needs(
     indexes: Iterable[int],
     *,
     final: Mapping[int, bool],
-    held: Mapping[int, bool],
     submissions: Sequence[Submission],
     facts: Mapping[str, JobFact],
 ) -> dict[int, ShardNeed]:
-    """What each shard of one benchmark needs. ``submissions`` are those of the benchmark, ``held`` says whose lock is taken."""
-    return {index: _need(index, final[index], held[index], submissions, facts) for index in indexes}
+    """What each shard of one benchmark needs. ``submissions`` are those of the benchmark."""
+    return {index: _need(index, final[index], submissions, facts) for index in indexes}
 
 
-def _need(
-    index: int, is_final: bool, is_held: bool, submissions: Sequence[Submission], facts: Mapping[str, JobFact]
-) -> ShardNeed:
+def _need(index: int, is_final: bool, submissions: Sequence[Submission], facts: Mapping[str, JobFact]) -> ShardNeed:
     if is_final:
         return ShardNeed.FINAL
-    if is_held:
-        return ShardNeed.LIVE
     mine = [submission for submission in submissions if index in submission.prepared.indexes]
     if any(submission.outcome is Outcome.OPEN for submission in mine):
         return ShardNeed.UNCERTAIN

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,12 +19,10 @@ import filelock
 from collector import durable
 from collector.errors import RefusedError, UnavailableError
 from collector.inventory import materialize
-from collector.lock import is_held
 from collector.prepare import experiment_of, validate_rows
-from collector.settings import RunSettings
-from collector.store import RolloutStore
-from orchestrate.config.load import Loaded, settings_of
+from orchestrate.config.load import Loaded
 from orchestrate.executors.base import Accepted, Answer, Executor, JobBatch, Refused, Unclear, executor_for
+from orchestrate.needs import needs_of
 from orchestrate.plan import BenchmarkPlan, Source, SubmitPlan, batches, plan_submission
 from orchestrate.record import make_record, publish
 from orchestrate.rundir import RunDir, check_same_run, create_run, read_plan, refresh_plan
@@ -34,13 +32,10 @@ from orchestrate.submissions import (
     Outcome,
     Prepared,
     ShardNeed,
-    Submission,
     Submitted,
     append,
     read_submissions,
-    shard_needs,
 )
-from orchestrate.tail import is_finished
 from orchestrate.version import package_version
 
 #: Seconds after its preparation at which an unacknowledged batch that the scheduler does not list counts as never accepted.
@@ -124,33 +119,6 @@ def planned_batches(plan: SubmitPlan) -> tuple[Path, list[tuple[JobBatch, str]]]
             batch = JobBatch(token_of(plan, benchmark), benchmark, indexes)
             found.append((batch, executor.preview(batch)))
     return run.root, found
-
-
-def needs_of(
-    run: RunDir, plan: SubmitPlan, executor: Executor, submissions: Sequence[Submission]
-) -> dict[str, dict[int, ShardNeed]]:
-    """What every shard of the run needs, after one question to the scheduler."""
-    facts = executor.scheduler.ask({s.token: list(s.jobs.values()) for s in submissions if s.jobs})
-    found: dict[str, dict[int, ShardNeed]] = {}
-    for benchmark in plan.benchmarks:
-        indexes = range(benchmark.shards)
-        settings = settings_of(plan.config, benchmark.name, output=run.merged(benchmark).rollouts)
-        found[benchmark.name] = shard_needs(
-            indexes,
-            final={index: _is_final(run, benchmark, index, settings) for index in indexes},
-            held={index: is_held(run.shard(benchmark, index).lock) for index in indexes},
-            submissions=[s for s in submissions if s.prepared.benchmark == benchmark.name],
-            facts=facts,
-        )
-        if set(found[benchmark.name].values()) == {ShardNeed.FINAL} and not is_finished(run, benchmark):
-            # Any job finishes its benchmark; one whose shard is final starts no services on the way.
-            found[benchmark.name][0] = ShardNeed.JOB
-    return found
-
-
-def _is_final(run: RunDir, benchmark: BenchmarkPlan, index: int, settings: RunSettings) -> bool:
-    with RolloutStore.read(run.shard(benchmark, index)) as store:
-        return store.coverage(settings.retry).is_final
 
 
 class _Work:

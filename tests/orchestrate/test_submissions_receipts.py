@@ -78,26 +78,25 @@ def test_the_newest_job_of_a_shard_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_final", "is_held", "outcome", "fact", "need"),
+    ("is_final", "outcome", "fact", "need"),
     [
-        pytest.param(True, False, Outcome.SUBMITTED, RUNNING, ShardNeed.FINAL, id="final-whatever-runs"),
-        pytest.param(False, True, Outcome.SUBMITTED, GONE, ShardNeed.LIVE, id="somebody-holds-the-lock"),
-        pytest.param(False, False, Outcome.SUBMITTED, RUNNING, ShardNeed.LIVE, id="running"),
-        pytest.param(False, False, Outcome.SUBMITTED, PENDING, ShardNeed.LIVE, id="requeued-and-waiting"),
-        pytest.param(False, False, Outcome.SUBMITTED, ENDED, ShardNeed.JOB, id="ended"),
-        pytest.param(False, False, Outcome.SUBMITTED, GONE, ShardNeed.JOB, id="forgotten"),
-        pytest.param(False, False, Outcome.SUBMITTED, SILENT, ShardNeed.UNCERTAIN, id="could-not-ask"),
-        pytest.param(False, False, Outcome.OPEN, None, ShardNeed.UNCERTAIN, id="answer-lost"),
-        pytest.param(False, False, Outcome.FAILED, None, ShardNeed.JOB, id="refused"),
-        pytest.param(True, False, Outcome.OPEN, None, ShardNeed.FINAL, id="final-whatever-was-lost"),
+        pytest.param(True, Outcome.SUBMITTED, RUNNING, ShardNeed.FINAL, id="final-whatever-runs"),
+        pytest.param(False, Outcome.SUBMITTED, RUNNING, ShardNeed.LIVE, id="running"),
+        pytest.param(False, Outcome.SUBMITTED, PENDING, ShardNeed.LIVE, id="requeued-and-waiting"),
+        pytest.param(False, Outcome.SUBMITTED, ENDED, ShardNeed.JOB, id="ended"),
+        pytest.param(False, Outcome.SUBMITTED, GONE, ShardNeed.JOB, id="forgotten"),
+        pytest.param(False, Outcome.SUBMITTED, SILENT, ShardNeed.UNCERTAIN, id="could-not-ask"),
+        pytest.param(False, Outcome.OPEN, None, ShardNeed.UNCERTAIN, id="answer-lost"),
+        pytest.param(False, Outcome.FAILED, None, ShardNeed.JOB, id="refused"),
+        pytest.param(True, Outcome.OPEN, None, ShardNeed.FINAL, id="final-whatever-was-lost"),
     ],
 )
 def test_a_shard_needs_a_job_only_when_it_certainly_has_none(
-    is_final: bool, is_held: bool, outcome: Outcome, fact: JobFact | None, need: ShardNeed
+    is_final: bool, outcome: Outcome, fact: JobFact | None, need: ShardNeed
 ) -> None:
     submission = Submission(PREPARED, outcome, {0: "12_0"} if fact else {})
 
-    needs = shard_needs([0], final={0: is_final}, held={0: is_held}, submissions=[submission], facts={"12_0": fact or GONE})
+    needs = shard_needs([0], final={0: is_final}, submissions=[submission], facts={"12_0": fact or GONE})
 
     assert needs == {0: need}
 
@@ -106,8 +105,6 @@ def test_one_live_job_of_several_is_enough() -> None:
     first = Submission(PREPARED, Outcome.SUBMITTED, {0: "12_0"})
     second = Submission(PREPARED, Outcome.SUBMITTED, {0: "40"})
 
-    needs = shard_needs(
-        [0], final={0: False}, held={0: False}, submissions=[first, second], facts={"12_0": ENDED, "40": RUNNING}
-    )
+    needs = shard_needs([0], final={0: False}, submissions=[first, second], facts={"12_0": ENDED, "40": RUNNING})
 
     assert needs == {0: ShardNeed.LIVE}

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from collector.lock import ShardLock
 from tests.orchestrate.project import Project, tree
 from tests.support.processes import wait_for
 
@@ -309,3 +310,15 @@ def test_two_benchmarks_exported_to_one_place_are_refused(project: Project) -> N
     assert "export.atif: a and b would both be exported to /tmp/one" in said
     assert "unknown exporter 'mlflw'" in said
     assert not project.runs.exists()
+
+
+def test_a_shard_that_somebody_collects_by_hand_gets_no_job(project: Project) -> None:
+    project.benchmark("math", tasks=2, shards=2)
+    project.config["services"]["policy"]["command"] = ["false"]
+    project.submit()
+    wait_for(lambda: {shard["job_state"] for shard in project.status()["benchmarks"][0]["shards"]} == {"GONE"})
+
+    with ShardLock(project.run_dir / "math" / "shards" / "1-of-2" / "rollouts.jsonl.lock"):
+        said = project.submit()
+
+    assert "1 with a job already, 1 submitted" in said
