@@ -206,8 +206,9 @@ def test_status_names_what_accounting_knows_after_the_queue_forgot(tmp_path: Pat
 
     assert "0.5 (2/2)" in said
     job_id = project.status()["benchmarks"][0]["shards"][0]["job_id"]
-    listed = slurm_accounting.run("sacct", "-n", "-P", "-X", "-j", job_id, "--format=State,Account").strip()
-    assert listed == "COMPLETED|research"
+    # The books are written a little later than the queue.
+    command = ("sacct", "-n", "-P", "-X", "-j", job_id, "--format=State,Account")
+    slurm_accounting.wait_for(lambda: slurm_accounting.run(*command).strip() == "COMPLETED|research")
 
 
 def test_a_cancelled_shard_is_submitted_again_by_the_same_command(project: Project, slurm: SlurmCluster) -> None:
