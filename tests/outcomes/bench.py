@@ -21,10 +21,10 @@ from collector.settings import RunSettings
 from tests.collector import shards
 from tests.support import testkit
 from tests.support.model_server import ModelServer
+from tests.support.processes import wait_for
 
 PLUGINS = Path(__file__).parent / "plugins"
 ACTED = {"type": "acted"}
-COMMAND = [sys.executable, "-m", "orchestrate.cli.main", "eval", "run"]
 
 
 def install() -> None:
@@ -53,7 +53,9 @@ class Bench:
 
     def tasks(self, *rows: dict[str, Any]) -> None:
         """Write the dataset; rows that would be identical are told apart by a number, and a grade of 1 is the default."""
-        shards.write_dataset(self.directory / "tasks.jsonl", [{"n": n, "grade": 1, **row} for n, row in enumerate(rows)])
+        found = [{"responses_create_params": {"input": "?"}, "n": n, "grade": 1, **row} for n, row in enumerate(rows)]
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found)
+        (self.directory / "tasks.jsonl").write_bytes(text.encode())
 
     def ask(self, server: ModelServer | str, *prompts: str, fields: dict[int, dict[str, Any]] | None = None) -> None:
         """Have the tasks answered over HTTP; each prompt is counted by the server under its number."""
@@ -84,12 +86,20 @@ class Bench:
         """One collector session in this process."""
         return shards.fill(self.settings(**changes))
 
+    def write_config(self, **changes: Any) -> Path:
+        """The settings as a file."""
+        path = self.directory / "config.yaml"
+        path.write_text(json.dumps(self.data(**changes)))
+        return path
+
+    def command(self, config: Path) -> list[str]:
+        """The words that start ``gym eval run`` on ``config``."""
+        return [sys.executable, "-m", "orchestrate.cli.main", "eval", "run", "--config", str(config)]
+
     def start(self, **changes: Any) -> subprocess.Popen[str]:
         """``gym eval run`` as a process of its own."""
-        config = self.directory / "config.yaml"
-        config.write_text(json.dumps(self.data(**changes)))
         return subprocess.Popen(
-            [*COMMAND, "--config", str(config)],
+            self.command(self.write_config(**changes)),
             env=environment(),
             cwd=testkit.ROOT,
             stdout=subprocess.PIPE,
@@ -115,6 +125,15 @@ class Bench:
 
     def failures(self) -> list[dict[str, Any]]:
         return shards.rows_of(self.artifacts.failures)
+
+    def wait_for_rows(self, number: int) -> None:
+        """Return when so many results are recorded."""
+        journal = self.artifacts.journal
+        wait_for(lambda: journal.exists() and journal.read_bytes().count(b'"event":"success"') >= number)
+
+    def wait_for_calls(self, number: int) -> None:
+        """Return when so many calls were made."""
+        wait_for(lambda: sum(self.asked().values()) >= number)
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
         found = shards.rows_of(self.artifacts.journal)
