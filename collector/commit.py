@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
@@ -20,7 +21,7 @@ import msgspec
 from collector import events
 from collector.artifacts import RunArtifacts
 from collector.durable import AppendFile
-from collector.errors import FencedError
+from collector.errors import FencedError, StorageError
 from collector.events import Dispatched, Event, Failed, OmittedEvent, SessionEnded, SessionStarted, Success
 from collector.lock import ShardLock
 
@@ -53,7 +54,7 @@ class JournalWriter:
     def commit(self, batch: list[Entry]) -> list[Event]:
         """Make ``batch`` durable, and return its events as written. Raises FencedError before any write when the shard is lost.
 
-        OSError (a full disk, say) leaves a prefix that the next session repairs; this writer must not be used again.
+        StorageError (a full disk, say) leaves a prefix that the next session repairs; this writer must not be used again.
         """
         self.check()
         main = self._write_rows(self._main, [entry for entry in batch if isinstance(entry.draft, Success)])
@@ -66,12 +67,14 @@ class JournalWriter:
     def check(self) -> None:
         """Raise FencedError unless lock and journal are still this session's alone."""
         self._lock.check()
-        if not self._journal.is_still_at_its_path() or self._journal.size() != self._journal_end:
-            raise FencedError(
-                "the journal was replaced or grew under this collector: another session owns the shard.",
-                "It stops without writing.",
-                self._journal.path,
-            )
+        for file in (self._journal, self._main, self._failures):
+            is_grown = file is self._journal and file.size() != self._journal_end
+            if is_grown or not file.is_still_at_its_path():
+                raise FencedError(
+                    f"the file was {'written by another session' if is_grown else 'moved or replaced'} under this collector.",
+                    "It stops without writing.",
+                    file.path,
+                )
 
     def close(self) -> None:
         """Close the files; everything committed is durable already."""
@@ -83,9 +86,10 @@ class JournalWriter:
         fresh = [entry for entry in entries if entry.row is not None]
         if not fresh:
             return {}
-        offset = file.append(b"".join(entry.row or b"" for entry in fresh))
-        if self._sync:
-            file.sync()
+        with _explained(file):
+            offset = file.append(b"".join(entry.row or b"" for entry in fresh))
+            if self._sync:
+                file.sync()
         places: dict[int, int] = {}
         for entry in fresh:
             places[id(entry)] = offset
@@ -105,12 +109,23 @@ class JournalWriter:
 
     def _append_events(self, written: list[Event]) -> None:
         data = b"".join(map(events.encode, written))
-        offset = self._journal.append(data)
+        with _explained(self._journal):
+            offset = self._journal.append(data)
         if offset != self._journal_end:
             raise FencedError("another session wrote to the journal.", "This collector stops.", self._journal.path)
         self._journal_end = offset + len(data)
         if self._sync:
-            self._journal.sync()
+            with _explained(self._journal):
+                self._journal.sync()
+
+
+@contextmanager
+def _explained(file: AppendFile) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        cure = "Mend that, then resume: what is recorded stays recorded."
+        raise StorageError(f"it cannot be written: {error.strerror}.", cure, file.path) from error
 
 
 class GroupCommitter:
@@ -139,20 +154,24 @@ class GroupCommitter:
         await asyncio.shield(self._next)
 
     async def close(self) -> None:
-        """Wait for the last batch and end the thread."""
-        if self._pump is not None:
-            await self._pump
-        self._thread.shutdown()
+        """Wait for the batch that is being written, even when this call or the wait for it is cancelled; end the thread."""
+        try:
+            if self._pump is not None:
+                await asyncio.shield(self._pump)
+        finally:
+            # Blocks for one batch at most: files closed under a write in flight could be other files by then.
+            self._thread.shutdown()
 
     async def _write_all(self) -> None:
-        loop = asyncio.get_running_loop()
         while self._next is not None:
             batch, waiter = self._waiting, self._next
             self._waiting, self._next = [], None
             try:
-                if self._error is not None:
-                    raise self._error
-                self._apply(batch, await loop.run_in_executor(self._thread, self._writer.commit, batch))
+                await self._write(batch)
+            except asyncio.CancelledError:
+                self._error = RuntimeError("the journal's writer was cancelled")
+                waiter.cancel()
+                raise
             except Exception as error:  # noqa: BLE001 - handed on to everybody who waits; left here it would hang them
                 self._error = error
                 waiter.set_exception(error)
@@ -160,3 +179,9 @@ class GroupCommitter:
             else:
                 waiter.set_result(None)
         self._pump = None
+
+    async def _write(self, batch: list[Entry]) -> None:
+        if self._error is not None:
+            raise self._error
+        loop = asyncio.get_running_loop()
+        self._apply(batch, await loop.run_in_executor(self._thread, self._writer.commit, batch))

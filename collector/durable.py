@@ -11,7 +11,9 @@ Not promised: anything about hardware that acknowledges a flush it did not do.
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -22,6 +24,9 @@ from typing import NamedTuple
 
 #: Bytes moved per call when a range is copied; large enough that the call itself costs nothing.
 _COPY_CHUNK = 8 << 20
+
+
+_NO_DIRECTORY_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
 
 
 class FileId(NamedTuple):
@@ -53,6 +58,10 @@ def sync_dir(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        # Some network file systems have no such call for directories, and make names durable by themselves or not at all.
+        if error.errno not in _NO_DIRECTORY_SYNC:
+            raise
     finally:
         os.close(descriptor)
 
@@ -81,7 +90,7 @@ def staged(path: Path, *, mode: int | None = None) -> Generator[StagedFile]:
 
     A symbolic link stays and its target is replaced. The mode of an existing file is kept unless ``mode`` is given.
     """
-    target = path.resolve() if path.is_symlink() else path
+    target = _target(path)
     if mode is None:
         mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
     temporary = _temporary_name(target)
@@ -192,7 +201,7 @@ class AppendFile:
         """Whether the path still names the file that is open here."""
         try:
             return FileId.of(os.stat(self.path)) == self.file_id
-        except FileNotFoundError:
+        except OSError:
             return False
 
     def read_from(self, offset: int) -> bytes:
@@ -255,13 +264,22 @@ def sweep(path: Path) -> list[Path]:
 
     The caller holds the lock under which ``path`` is published; a live temporary would be removed otherwise.
     """
-    left = [entry for entry in path.parent.glob(f".{path.name}.*.tmp") if not entry.is_symlink()]
+    target = _target(path)
+    if not target.parent.is_dir():
+        return []
+    name = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}\.tmp")
+    left = [entry for entry in target.parent.iterdir() if name.fullmatch(entry.name) and not entry.is_symlink()]
     for entry in left:
         if entry.is_dir():
             shutil.rmtree(entry)
         else:
             os.unlink(entry)
     return left
+
+
+def _target(path: Path) -> Path:
+    """The file that ``path`` means: a symbolic link stands for what it leads to."""
+    return path.resolve() if path.is_symlink() else path
 
 
 def _temporary_name(target: Path) -> Path:

@@ -11,7 +11,8 @@ GymEvalError
 │   ├── IdentityError           the saved work belongs to another experiment
 │   └── CorruptArtifactError    a file says what no crash explains
 ├── UnavailableError        5   a scheduler, a service or an endpoint does not answer
-│   └── ServiceError            a service of the job exited or never became ready
+│   ├── ServiceError            a service of the job exited or never became ready
+│   └── StorageError            a disk that is full or fails
 ├── IncompleteError         6   the run is valid, and not all of it is done
 ├── NothingMeasuredError    7   every rollout is final and none was measured
 └── NoTasksError            8   there is nothing to evaluate
@@ -97,6 +98,10 @@ class UnavailableError(GymEvalError):
 
 class ServiceError(UnavailableError):
     """A service of the job exited, never became ready, or serves another model."""
+
+
+class StorageError(UnavailableError):
+    """A disk is full or fails; what was recorded before stays recorded."""
 
 
 class IncompleteError(GymEvalError):

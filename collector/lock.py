@@ -12,7 +12,7 @@ from typing import Self
 import msgspec
 
 from collector import durable
-from collector.errors import FencedError, LockHeldError, RefusedError, UnavailableError
+from collector.errors import FencedError, LockHeldError, RefusedError, StorageError, UnavailableError
 from collector.lock_backends import LockBackend, explain_failure, hold_for
 
 
@@ -36,6 +36,10 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     def is_dead_here(self) -> bool:
         """Whether this host can tell that the process is gone. False for a process of another host: who knows."""
         return self.host == socket.gethostname() and process_started(self.pid) != self.started
+
+    def is_stopped_here(self) -> bool:
+        """Whether the process lives on this host and was stopped by a signal: its lock lasts until somebody continues it."""
+        return self.host == socket.gethostname() and _stat_fields(self.pid)[:1] == ["T"]
 
 
 class ShardLock:
@@ -63,18 +67,23 @@ class ShardLock:
 
     def __enter__(self) -> Self:
         """Take the lock. Raises LockHeldError that names the holder, UnavailableError for a file system without locks."""
-        durable.make_dir(self.path.parent)
-        self._hold = hold_for(self.path, self._backend)
         try:
+            durable.make_dir(self.path.parent)
+            self._hold = hold_for(self.path, self._backend)
             if not self._hold.acquire() and not self._take_over():
                 raise self._held_by_another()
         except PermissionError as error:
-            what = f"the lock cannot be opened: {error.strerror}; its owner is uid {_owner(self.path)}."
-            raise RefusedError(what, "Ask for write access to the run directory.", self.path) from error
+            path = Path(error.filename or self.path)
+            what = f"it cannot be opened: {error.strerror}; its owner is uid {_owner(path)}."
+            raise RefusedError(what, "Ask for write access to the run directory.", path) from error
         except (OSError, NotImplementedError) as error:
             cure = "Use a path on a file system with working locks."
             raise UnavailableError(explain_failure(error), cure, self.path) from error
-        self.describe_holder(None)
+        try:
+            self.describe_holder(None)
+        except OSError as error:
+            self._hold.release()
+            raise StorageError(f"it cannot be written: {error.strerror}.", "Mend that, then resume.", self.path) from error
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -112,7 +121,10 @@ class ShardLock:
 
     def _held_by_another(self) -> LockHeldError:
         holder = read_holder(self.path)
-        who = holder.describe() if holder else "another process"
+        # The note of a dead process is an old one: whoever holds the lock now has not written its own yet.
+        who = holder.describe() if holder and not holder.is_dead_here() else "another process"
+        if holder is not None and holder.is_stopped_here():
+            who += ", which is stopped (SIGSTOP)"
         cure = "Wait for it, or cancel its job; `gym eval unlock` explains what else can be done. Nothing was touched."
         return LockHeldError(f"the shard is owned by {who}.", cure, self.path)
 
@@ -151,12 +163,18 @@ def break_lock(path: Path) -> None:
 
 def process_started(pid: int) -> int | None:
     """When a process of this host started, in clock ticks since boot; None when there is none."""
+    fields = _stat_fields(pid)
+    return int(fields[19]) if fields else None
+
+
+def _stat_fields(pid: int) -> list[str]:
+    """The kernel's facts on a process from its state on; empty when there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return None
+        return []
     # The command name may hold spaces and parentheses; fields are counted behind its end.
-    return int(stat.rpartition(")")[2].split()[19])
+    return stat.rpartition(")")[2].split()
 
 
 def _owner(path: Path) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.commit import Draft, Entry, GroupCommitter, JournalWriter
+from collector.errors import FencedError, RefusedError
 from collector.events import Dispatched, Event, Failed, Lost, OmittedEvent, SessionEnded, SessionStarted, Success
 from collector.lock import ShardLock
 from collector.store import RolloutStore
@@ -39,13 +40,17 @@ class ShardSession:
         """Validate the whole history, then repair, then begin. Nothing is written when validation refuses."""
         store = RolloutStore.read(artifacts)
         try:
+            # Reading takes time, and this process may have been stopped meanwhile: repairs are writes like any other.
+            _check_unchanged(store, lock)
             for repair in store.repairs.lines:
                 _repair_line(repair.path, repair.cut_at)
             session = store.history.session + 1
             lock.describe_holder(session)
-            writer = JournalWriter(artifacts, lock, session=session, is_synced=is_synced)
-            opened = cls(store, writer, session)
+            opened = cls(store, JournalWriter(artifacts, lock, session=session, is_synced=is_synced), session)
             opened._begin(job, lock)
+        except PermissionError as error:
+            store.close()
+            raise _not_ours(error) from error
         except BaseException:
             store.close()
             raise
@@ -72,9 +77,11 @@ class ShardSession:
 
     async def abandon(self) -> None:
         """Close the files without a word: what a killed session leaves."""
-        await self._committer.close()
-        self._writer.close()
-        self.store.close()
+        try:
+            await self._committer.close()
+        finally:
+            self._writer.close()
+            self.store.close()
 
     def check(self) -> None:
         """Raise FencedError when the shard is no longer ours."""
@@ -106,6 +113,19 @@ class ShardSession:
         for entry, event in zip(batch, written, strict=True):
             if isinstance(event, Dispatched | Success | Failed | OmittedEvent | Lost):
                 self.store.history.apply(event, entry.index)
+
+
+def _check_unchanged(store: RolloutStore, lock: ShardLock) -> None:
+    lock.check()
+    journal = store.artifacts.journal
+    if journal.stat().st_size != store.journal_size:
+        raise FencedError("the journal grew while it was read.", "Another session owns the shard.", journal)
+
+
+def _not_ours(error: PermissionError) -> RefusedError:
+    path = Path(error.filename)
+    what = f"it belongs to uid {path.stat().st_uid} and cannot be written by uid {os.geteuid()}."
+    return RefusedError(what, "Resume as that user, or have the files of the run made writable for your group.", path)
 
 
 def _repair_line(path: Path, cut_at: int | None) -> None:

@@ -32,6 +32,8 @@ class RolloutStore:
         self.inventory = inventory
         self.history = History(len(inventory))
         self.repairs = Repairs()
+        #: Bytes of the journal when it was read; more by now means that somebody else writes.
+        self.journal_size = 0
 
     @classmethod
     def read(cls, artifacts: RunArtifacts) -> RolloutStore:
@@ -79,13 +81,12 @@ class RolloutStore:
 
     def _read_journal(self, index: dict[str, int]) -> None:
         path = self.artifacts.journal
-        size = 0
         for block in line_blocks(path):
             whole, tail = (block, b"") if block.endswith(b"\n") else _split_tail(block)
             self._fold(whole, index)
-            size += len(whole)
             if tail:
-                self._fold_tail(path, size, tail, index)
+                self._fold_tail(path, self.journal_size + len(whole), tail, index)
+            self.journal_size += len(block)
 
     def _fold(self, lines: bytes, index: dict[str, int]) -> None:
         try:

@@ -23,7 +23,10 @@ class ScriptedSettings(AgentSettings):
 
 
 class ScriptedAgent(Agent[ScriptedSettings]):
-    """Answers with the row's ``say``; the row's ``fail`` says how many first calls of this process fail, and how."""
+    """Answers with the row's ``say``; the row's ``fail`` says how many first calls of this process fail.
+
+    How they fail: ``terminal``, ``status`` (500 unless given), ``unsent``, ``reason``. ``delay_s`` of a row is its own.
+    """
 
     Settings: ClassVar[type[AgentSettings]] = ScriptedSettings
 
@@ -34,17 +37,17 @@ class ScriptedAgent(Agent[ScriptedSettings]):
     async def answer(self, row: dict[str, Any]) -> Answer | Failure:
         rollout = f"{row['_ng_task_index']}-{row['_ng_rollout_index']}"
         self._note(rollout)
-        await asyncio.sleep(self.settings.delay_s)
+        await asyncio.sleep(row.get("delay_s", self.settings.delay_s))
         nth = self._calls.get(rollout, 0)
         self._calls[rollout] = nth + 1
         if nth < row.get("fail", 0):
             return Failure(
                 failure_class=FailureClass.AGENT_RUN_ERROR,
                 kind=FailureKind.AGENT_RUN_ERROR,
-                reason="scripted",
+                reason=row.get("reason", "scripted"),
                 terminal=row.get("terminal", False),
-                delivery=Delivery.DELIVERED,
-                http_status=500,
+                delivery=Delivery.NOT_SENT if row.get("unsent") else Delivery.DELIVERED,
+                http_status=row.get("status", 500),
             )
         text = row.get("say", "")
         output = [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}]

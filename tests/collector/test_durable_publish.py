@@ -1,0 +1,81 @@
+"""Publication: links, modes, directories that refuse, and temporaries that a crash left."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from collector import durable
+
+
+def left_by_a_crash(path: Path) -> Path:
+    temporary = path.with_name(f".{path.name}.0123456789abcdef.tmp")
+    temporary.write_bytes(b"half")
+    return temporary
+
+
+@pytest.mark.parametrize("name", ["rollouts.jsonl", "a[1]*?.jsonl", "..odd name"])
+def test_what_a_crashed_publication_left_is_swept_and_nothing_else(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    temporary = left_by_a_crash(path)
+    kept = [tmp_path / f".{name}.backup.tmp", left_by_a_crash(tmp_path / f"{name}.lock")]
+    kept[0].write_bytes(b"a user's own")
+
+    swept = durable.sweep(path)
+
+    assert swept == [temporary]
+    assert all(other.exists() for other in kept)
+
+
+def test_the_temporaries_of_a_linked_file_lie_beside_its_target_and_are_swept_there(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    target, link = tmp_path / "real" / "x.json", tmp_path / "x.json"
+    link.symlink_to(target)
+    temporary = left_by_a_crash(target)
+
+    durable.sweep(link)
+    durable.publish(link, b"new")
+
+    assert not temporary.exists()
+    assert (link.is_symlink(), target.read_bytes(), list(target.parent.iterdir())) == (True, b"new", [target])
+
+
+def test_the_mode_of_a_replaced_file_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"old")
+    path.chmod(0o640)
+
+    durable.publish(path, b"new")
+
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_directory_whose_file_system_cannot_sync_it_still_takes_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Met on network file systems: fsync of a directory is EINVAL there."""
+    sync = os.fsync
+
+    def refuse_directories(descriptor: int) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").is_dir():
+            raise OSError(errno.EINVAL, "Invalid argument")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuse_directories)
+
+    durable.publish(tmp_path / "x", b"new")
+
+    assert (tmp_path / "x").read_bytes() == b"new"
+
+
+def test_a_directory_that_fails_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+
+    with pytest.raises(OSError, match="Input/output error"):
+        durable.sync_dir(tmp_path)
