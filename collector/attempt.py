@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import Any
+from collections.abc import Awaitable
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from collector.agents.base import Agent, AgentSettings
 from collector.outcomes import (
@@ -21,49 +24,95 @@ from collector.verifiers.base import Verifier, VerifierSettings, verdict_for_tru
 
 _log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 
 async def run_attempt(
-    row: dict[str, Any], agent: Agent[AgentSettings], verifier: Verifier[VerifierSettings]
+    row: dict[str, Any], agent: Agent[AgentSettings], verifier: Verifier[VerifierSettings], *, limit_s: float
 ) -> Completed | Failure:
-    """What became of one attempt. One task's failure, a bug of a plug-in included, is this task's failure only."""
+    """What became of one attempt. One task's failure, a bug of a plug-in included, is this task's failure only.
+
+    An attempt that takes longer than ``limit_s`` seconds, grading included, is given up as a failure.
+    """
+    stage = Stage.AGENT
+    limit = asyncio.timeout(limit_s)
     try:
-        answer = await agent.answer(row)
+        async with limit:
+            answer = await _sole(agent.answer(row), Answer)
+            if isinstance(answer, Failure):
+                return answer
+            truncated = verdict_for_truncated(answer)
+            if truncated is not None:
+                return Completed(answer=answer, verdict=truncated)
+            stage = Stage.VERIFICATION
+            verdict = await _sole(verifier.verify(row, answer), Verdict)
     except Exception as error:  # noqa: BLE001 - a plug-in's bug fails its own rollout, never the run
-        _log.exception("the agent raised for task %s", row.get("_ng_task_index"))
-        return _bug(error, FailureKind.AGENT_RUN_ERROR, Stage.AGENT)
-    if isinstance(answer, Failure):
-        return answer
-    truncated = verdict_for_truncated(answer)
-    if truncated is not None:
-        return Completed(answer=answer, verdict=truncated)
+        if isinstance(error, TimeoutError) and limit.expired():
+            return _too_long(limit_s, stage)
+        _log.exception("the %s raised for task %s", _WHO[stage], row.get("_ng_task_index"))
+        return _bug(error, stage)
+    return verdict if isinstance(verdict, Failure) else _checked(answer, verdict)
+
+
+_WHO = {Stage.AGENT: "agent", Stage.VERIFICATION: "verifier"}
+_KINDS = {Stage.AGENT: FailureKind.AGENT_RUN_ERROR, Stage.VERIFICATION: FailureKind.VERIFIER_ERROR}
+
+
+async def _sole(call: Awaitable[T | Failure], kind: type[T]) -> T | Failure:
+    """What ``call`` returns. Raises TypeError for a foreign value, RuntimeError for a cancellation that nobody asked for."""
     try:
-        verdict = await verifier.verify(row, answer)
-    except Exception as error:  # noqa: BLE001 - the same
-        _log.exception("the verifier raised for task %s", row.get("_ng_task_index"))
-        return _bug(error, FailureKind.VERIFIER_ERROR, Stage.VERIFICATION)
-    if isinstance(verdict, Failure):
-        return verdict
-    return _checked(answer, verdict)
+        value = await call
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # A plug-in's own cancelled task or scope; let through, it would end a worker of the collector without a word.
+        raise RuntimeError("it was cancelled from within") from error
+    if not isinstance(value, kind | Failure):
+        raise TypeError(f"it returned {type(value).__name__}, not {kind.__name__} or Failure")
+    return value
 
 
 def _checked(answer: Answer, verdict: Verdict) -> Completed | Failure:
-    if verdict.reward is None or is_reward(verdict.reward):
+    reward = verdict.reward
+    if reward is None or (is_reward(reward) and type(reward) in (int, float) and abs(reward) < _EXACT):
         return Completed(answer=answer, verdict=verdict)
+    if is_reward(reward):
+        # A numpy scalar or a huge integer: the same number as the JSON type that every reader has.
+        return Completed(answer=answer, verdict=replace(verdict, reward=float(reward)))
     return Failure(
         failure_class=FailureClass.AGENT_RUN_ERROR,
         kind=FailureKind.VERIFIER_ERROR,
-        reason=f"the verifier gave {verdict.reward!r}, which is no reward",
+        reason=f"the verifier gave {reward!r}, which is no reward",
         exception_type="InvalidRolloutResult",
         delivery=Delivery.DELIVERED,
         stage=Stage.VERIFICATION,
     )
 
 
-def _bug(error: Exception, kind: FailureKind, stage: Stage) -> Failure:
+#: Integers below are the same number as a float.
+_EXACT = 2**53
+
+
+def _too_long(limit_s: float, stage: Stage) -> Failure:
+    return Failure(
+        failure_class=FailureClass.TIMEOUT_EXCEEDED,
+        kind=FailureKind.AGENT_TIMEOUT if stage is Stage.AGENT else FailureKind.VERIFIER_ERROR,
+        reason=f"the {_WHO[stage]} was not done when the attempt had taken {limit_s:g} s (timeouts.attempt_s)",
+        exception_type="TimeoutError",
+        stage=stage,
+    )
+
+
+def _bug(error: Exception, stage: Stage) -> Failure:
+    try:
+        said = f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - an exception whose text raises is still the plug-in's bug, not the run's end
+        said = type(error).__name__
     return Failure(
         failure_class=FailureClass.AGENT_RUN_ERROR,
-        kind=kind,
-        reason=f"{type(error).__name__}: {error}",
+        kind=_KINDS[stage],
+        reason=said,
         exception_type=type(error).__name__,
         stage=stage,
     )

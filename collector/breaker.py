@@ -1,30 +1,110 @@
-"""Stops a run whose endpoint answers every request in the same wrong way, before it burns the attempts of all tasks."""
+"""Notices an endpoint that answers nobody, before it costs the tasks their attempts.
+
+| the outcome | says of the endpoint |
+| --- | --- |
+| completed, failed in grading, failed for good and delivered | it answers: what was suspected is void |
+| never reached; 401, 403, 404, 405, 407, 429, 503 | it does not; one task is proof while nobody was answered |
+| other 5xx, dropped connections, time limits | perhaps; several tasks are proof |
+| anything else (a bug of a plug-in, an unusable reply) | nothing |
+
+Failures alike in a row, of whatever sort, stop a run too, if only they go on: a dead judge has no better sign.
+"""
 
 from __future__ import annotations
 
-from collector.outcomes import Completed, Failure, Omitted, Stage
+from enum import Enum, auto
 
-#: So many failures of one kind in a row, with nothing completed between, before the endpoint is held to be broken.
+from collector.outcomes import Completed, Delivery, Failure, FailureKind, Omitted, Stage
+
+#: So many failures alike in a row, with no answer between, stop a run whatever they are.
 _LEAST_IN_A_ROW = 20
+#: So many tasks have to fail before the endpoint is held to be the reason: fewer can be poison themselves.
+_LEAST_TASKS = 5
+_NEVER_THE_TASK = frozenset({401, 403, 404, 405, 407, 429, 503})
+_PERHAPS_THE_TASK = frozenset(
+    {FailureKind.TRANSPORT_PEER_DROP, FailureKind.TRANSPORT_TIMEOUT, FailureKind.PROVIDER_UNAVAILABLE}
+)
+
+
+class Sign(Enum):
+    """What one outcome says of the endpoint."""
+
+    ANSWERS = auto()
+    BROKEN = auto()
+    DOUBTFUL = auto()
+    NOTHING = auto()
+
+
+def sign_of(outcome: Completed | Failure | Omitted) -> Sign:
+    """What ``outcome`` says of the endpoint that was asked."""
+    if not isinstance(outcome, Failure) or outcome.stage is Stage.VERIFICATION:
+        return Sign.ANSWERS
+    if outcome.terminal:
+        return Sign.ANSWERS if outcome.delivery is Delivery.DELIVERED else Sign.NOTHING
+    status = outcome.http_status
+    if outcome.delivery is Delivery.NOT_SENT or status in _NEVER_THE_TASK:
+        return Sign.BROKEN
+    if outcome.kind in _PERHAPS_THE_TASK or (status is not None and status >= 500):
+        return Sign.DOUBTFUL
+    return Sign.NOTHING
 
 
 class CircuitBreaker:
-    """Counts failures that look alike. One completed rollout, or a failure of another kind, starts the count anew."""
+    """Counts what happened since the endpoint last answered, and says who has to wait for its next answer."""
 
     def __init__(self, parallel: int) -> None:
-        # Everything in flight when an endpoint dies fails once: that alone must not trip it.
+        # Everything in flight when an endpoint dies fails once: that alone must not stop a run that can wait for it.
         self._limit = max(_LEAST_IN_A_ROW, 2 * parallel)
-        self._signature: tuple[object, ...] | None = None
+        self._has_answered = False
+        self._is_refused = False
+        self._tasks: set[int] = set()
+        self._alike: tuple[object, ...] | None = None
         self._count = 0
+        self._last: Failure | None = None
+        #: Why to stop, in the words of what fails, once it is time.
         self.verdict: str | None = None
 
-    def see(self, outcome: Completed | Failure | Omitted) -> None:
-        """Take one outcome into account; ``verdict`` says in the endpoint's own words why to stop, once it is time."""
-        if not isinstance(outcome, Failure) or outcome.stage is Stage.VERIFICATION:
-            self._signature, self._count = None, 0
-            return
-        signature = (outcome.kind, outcome.failure_class, outcome.http_status)
-        self._count = self._count + 1 if signature == self._signature else 1
-        self._signature = signature
+    @property
+    def cure(self) -> str:
+        """What to do about the verdict."""
+        is_grader = self._last is not None and self._last.stage is Stage.VERIFICATION
+        return f"Mend the {'verifier or its judge' if is_grader else 'endpoint'}, then resume: what is done is kept."
+
+    def see(self, outcome: Completed | Failure | Omitted, index: int) -> None:
+        """Take the outcome of an attempt at rollout ``index`` into account."""
+        sign = sign_of(outcome)
+        if sign is Sign.ANSWERS:
+            self._has_answered, self._is_refused = True, False
+            self._tasks.clear()
+        elif sign is not Sign.NOTHING:
+            self._is_refused |= sign is Sign.BROKEN
+            if len(self._tasks) < _LEAST_TASKS:
+                self._tasks.add(index)
+        if isinstance(outcome, Failure) and not outcome.terminal:
+            self._count_alike(outcome, sign)
+        elif sign is Sign.ANSWERS:
+            self._alike, self._count = None, 0
+
+    def must_wait(self, attempts_left: int) -> bool:
+        """Whether a rollout with so many attempts left has to wait until the endpoint answers somebody.
+
+        An endpoint that never answered in this session gets no further attempt of anything, one that did gets nobody's last.
+        """
+        is_several = len(self._tasks) >= _LEAST_TASKS
+        if self._has_answered:
+            return is_several and attempts_left <= 1
+        return is_several or self._is_refused
+
+    def trip(self) -> None:
+        """Decide to stop: failures alike go on and on, or nobody is left whose answer could be waited for."""
+        how = f"{self._count} attempts in a row failed alike" if self._count > 1 else "the last attempt failed"
+        self.verdict = self.verdict or f"{how}: {self._last.reason if self._last else 'no answer came'}"
+
+    def _count_alike(self, failure: Failure, sign: Sign) -> None:
+        # A dying server says 502, 503 and nothing at all in turn: for the count that is one story.
+        is_endpoint = sign in {Sign.BROKEN, Sign.DOUBTFUL}
+        alike = (Sign.BROKEN,) if is_endpoint else (failure.kind, failure.failure_class, failure.http_status, failure.stage)
+        self._count = self._count + 1 if alike == self._alike else 1
+        self._alike, self._last = alike, failure
         if self._count >= self._limit:
-            self.verdict = f"{self._count} requests in a row failed alike: {outcome.reason}"
+            self.trip()

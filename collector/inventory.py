@@ -54,13 +54,17 @@ def materialize(settings: RunSettings) -> Materialized:
     hasher = hashlib.sha256()
     lines: list[bytes] = []
     for task, copies, row in _tasks(path, settings.limit, prompt, settings, hasher):
-        lines.extend(
-            rows.inventory_line(_seeded(row, repeat) if settings.num_repeats_add_seed else row, task, repeat)
-            for repeat in range(copies * settings.num_repeats)
-        )
+        try:
+            lines.extend(_lines_of(row, task, copies * settings.num_repeats, is_seeded=settings.num_repeats_add_seed))
+        except ValueError as error:
+            raise DatasetError(f"{error}.", "Change the row.", f"{path}: task {task}") from error
     if not lines:
         raise NoTasksError("the dataset has no rows.", "Nothing can be evaluated.", path)
     return Materialized(lines, hasher.hexdigest())
+
+
+def _lines_of(row: dict[str, Any], task: int, repeats: int, *, is_seeded: bool) -> list[bytes]:
+    return [rows.inventory_line(_seeded(row, repeat) if is_seeded else row, task, repeat) for repeat in range(repeats)]
 
 
 def load_prompt(config: PromptConfig | Path | None) -> PromptConfig | None:
@@ -131,7 +135,7 @@ def _messages(prompt: PromptConfig, row: dict[str, Any], where: str) -> list[dic
 def _fill(template: str, row: dict[str, Any], where: str) -> str:
     try:
         return string.Formatter().vformat(template, (), row)
-    except (KeyError, IndexError, AttributeError, ValueError) as error:
+    except (KeyError, IndexError, AttributeError, TypeError, ValueError) as error:
         have = ", ".join(sorted(row)) or "no fields"
         what = f"the prompt needs {error} and the row has {have}."
         raise DatasetError(what, "Change prompt_config or the row.", where) from error
@@ -139,8 +143,13 @@ def _fill(template: str, row: dict[str, Any], where: str) -> str:
 
 def _seeded(row: dict[str, Any], repeat: int) -> dict[str, Any]:
     params = dict(row["responses_create_params"])
-    metadata = dict(params.get("metadata") or {})
+    metadata = params.get("metadata") or {}
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("extra_body", "{}"), str):
+        raise ValueError("responses_create_params.metadata is not an object with a JSON text as extra_body")  # noqa: TRY004
     body = jsonl.loads(metadata.get("extra_body", "{}").encode())
+    if not isinstance(body, dict):
+        raise ValueError("responses_create_params.metadata.extra_body is not the text of a JSON object")  # noqa: TRY004
+    metadata = dict(metadata)
     metadata["extra_body"] = jsonl.dumps({**body, "seed": repeat}).decode()
     return {**row, "responses_create_params": {**params, "metadata": metadata}}
 

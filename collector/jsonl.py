@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import orjson
 
 #: Nineteen digits or more may not fit 64 bits: the exact parser decides.
 _LONG_INTEGER = re.compile(rb"[0-9]{19}")
+#: Deeper JSON is refused: orjson writes no more levels, and a parser of the standard library may stop at any further one.
+MOST_LEVELS: Final = 254
+_TOO_DEEP = f"nested deeper than {MOST_LEVELS} levels"
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -28,9 +31,11 @@ def loads(data: bytes) -> Any:
             if b"\\ud" not in data.lower() and "recursion" not in str(error):
                 raise
     try:
-        return json.loads(data.decode("utf-8"), parse_constant=_refuse_constant)
+        value = json.loads(data.decode("utf-8"), parse_constant=_refuse_constant)
     except RecursionError as error:
-        raise ValueError("nested too deep") from error
+        raise ValueError(_TOO_DEEP) from error
+    _check_depth(value)
+    return value
 
 
 def dumps(value: Any) -> bytes:
@@ -50,6 +55,7 @@ def canonical(value: Any) -> bytes:
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except TypeError:
+        _check_depth(value)
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
@@ -64,10 +70,24 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _dumps_exact(value: Any) -> bytes:
-    try:
-        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
-    except RecursionError as error:
-        raise ValueError("nested too deep") from error
+    _check_depth(value)
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _check_depth(value: Any) -> None:
+    """Raise ValueError beyond MOST_LEVELS, whatever stack the caller stands on: what one place writes, every other can read."""
+    level = [value]
+    for _ in range(MOST_LEVELS + 1):
+        level = [part for item in level for part in _parts(item)]
+        if not level:
+            return
+    raise ValueError(_TOO_DEEP)
+
+
+def _parts(item: Any) -> Iterable[Any]:
+    if isinstance(item, dict):
+        return item.values()
+    return item if isinstance(item, list | tuple) else ()
 
 
 def _has_non_finite(value: Any) -> bool:

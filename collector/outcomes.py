@@ -10,12 +10,16 @@ import math
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import UnionType
 from typing import Any, Final, TypeAlias
 
 #: Longest reason kept, in characters, as NeMo Gym's EpisodeFailure defines it.
 REASON_LIMIT: Final = 2000
 #: Longest response body kept as evidence, in characters; an ellipsis marks the cut.
 BODY_LIMIT: Final = 2000
+
+#: Keys of a saved row that only its outcome sets; a dataset's keys of these names are not copied into saved rows.
+RESULT_KEYS: Final = frozenset({"response", "reward", "mask_sample", "failure_kind", "failure_reason", "execute_only"})
 
 _KIND_NAME: Final = re.compile(r"(?:[a-z][a-z0-9_]*:)?[a-z][a-z0-9_]*")
 
@@ -118,9 +122,17 @@ class Failure:
     retry_after_s: float | None = None
 
     def __post_init__(self) -> None:
+        _require("Failure", str, failure_class=self.failure_class, reason=self.reason)
+        _require("Failure", str | None, kind=self.kind, exception_type=self.exception_type, response_body=self.response_body)
+        _require("Failure", bool, terminal=self.terminal)
         if self.source is FailureSource.ENVIRONMENT and self.delivery is not Delivery.DELIVERED:
             raise ValueError("a failure reported by the environment was delivered to it")
-        object.__setattr__(self, "reason", self.reason[:REASON_LIMIT])
+        # The journal is UTF-8, and what a server or an exception says need not be.
+        for name in ("failure_class", "kind", "reason", "exception_type"):
+            object.__setattr__(self, name, _utf8(getattr(self, name), REASON_LIMIT))
+        # Some servers answer with a number that is no status; the reason still says it.
+        if self.http_status is not None and not 100 <= self.http_status <= 599:
+            object.__setattr__(self, "http_status", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +144,11 @@ class Answer:
     #: The model stopped at a token limit; kept with the row and counted beside the score.
     truncated: bool = False
 
+    def __post_init__(self) -> None:
+        _require("Answer", dict, response=self.response)
+        _require("Answer", str, text=self.text)
+        _require("Answer", bool, truncated=self.truncated)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
@@ -141,8 +158,15 @@ class Verdict:
     masked: bool = False
     kind: str | None = None
     reason: str | None = None
-    #: Further top-level keys for the row (an extracted answer, sub-scores); never keys that start with ``_ng_``.
+    #: Further top-level keys for the row (an extracted answer, sub-scores); none that ``is_reserved``.
     extra: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        _require("Verdict", bool, masked=self.masked)
+        _require("Verdict", str | None, kind=self.kind, reason=self.reason)
+        _require("Verdict", dict, extra=self.extra)
+        if bad := sorted(str(key) for key in self.extra if is_reserved(key)):
+            raise ValueError(f"keys of a verdict that are reserved: {', '.join(bad)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +192,25 @@ class Omitted:
 
 
 Outcome: TypeAlias = Completed | Failure | Omitted
+
+
+def is_reserved(key: object) -> bool:
+    """Whether ``key`` can be no key of a verdict's extras: a result's own, an identity stamp, or no string at all."""
+    return not isinstance(key, str) or key in RESULT_KEYS or key.startswith("_ng_")
+
+
+def _require(what: str, kind: type | UnionType, /, **values: object) -> None:
+    """Raise TypeError for a value of another type: a plug-in's mistake has to show where it is made, not in the journal."""
+    for name, value in values.items():
+        if not isinstance(value, kind):
+            raise TypeError(f"{what}.{name} is {type(value).__name__}, not {getattr(kind, '__name__', kind)}")
+
+
+def _utf8(text: str | None, limit: int) -> str | None:
+    """At most ``limit`` characters of ``text``, lone surrogates replaced."""
+    if text is None or (text.isascii() and len(text) <= limit):
+        return text
+    return text[:limit].encode("utf-8", "replace").decode()
 
 
 def is_kind_name(name: str) -> bool:

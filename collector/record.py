@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from collector import rows
@@ -34,7 +34,7 @@ class Record:
 def record(attempt: Attempt, outcome: Completed | Failure, elapsed_s: float) -> Record:
     """The record of ``outcome``. A result that has no JSON becomes a failure, since it could not be read back."""
     if isinstance(outcome, Failure):
-        return _failure(attempt, outcome, elapsed_s)
+        return _any_failure(attempt, outcome, elapsed_s)
     try:
         line = rows.result_line(
             attempt.source, attempt.row, outcome, run_id=attempt.run_id, session=attempt.session, attempt=attempt.number
@@ -46,6 +46,14 @@ def record(attempt: Attempt, outcome: Completed | Failure, elapsed_s: float) -> 
         **_common(attempt, elapsed_s), reward=verdict.reward, masked=verdict.masked, truncated=outcome.answer.truncated
     )
     return Record(draft, line)
+
+
+def _any_failure(attempt: Attempt, failure: Failure, elapsed_s: float) -> Record:
+    try:
+        return _failure(attempt, failure, elapsed_s)
+    except (ValueError, TypeError):
+        # Only the kept answer can have no JSON; without it the failure is still one.
+        return _failure(attempt, replace(failure, response=None), elapsed_s)
 
 
 def _failure(attempt: Attempt, failure: Failure, elapsed_s: float) -> Record:

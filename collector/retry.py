@@ -36,6 +36,12 @@ def has_budget(past: Past, retry: RetrySettings) -> bool:
     return past.recorded < retry.max_attempts and past.interrupted <= retry.max_interruptions
 
 
+def attempts_left(past: Past, retry: RetrySettings) -> int:
+    """How many attempts ``max_attempts`` still allows, interruptions aside when they have an allowance of their own."""
+    used = past.dispatched if retry.max_interruptions is None else past.recorded
+    return max(0, retry.max_attempts - used)
+
+
 def may_dispatch(past: Past, retry: RetrySettings) -> bool:
     """Whether the rollout is unfinished and may be tried again."""
     return past.state not in COMPLETED and not is_terminal(past, retry) and has_budget(past, retry)

@@ -1,7 +1,7 @@
 """The one place where ``_ng_*`` keys are written and read: result rows, failure rows, and their identity stamps.
 
 A result row is the materialized input row, the answer, the verdict and the stamps. Input bytes are spliced in as they
-stand, so that nothing a user wrote changes on its way through.
+stand, so that nothing a user wrote changes on its way through; only keys that belong to the result are never the input's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from collector import jsonl
 from collector.failure_record import FailureRecord, record_of
-from collector.outcomes import BODY_LIMIT, Completed, Failure
+from collector.outcomes import BODY_LIMIT, RESULT_KEYS, Completed, Failure
 
 TASK_INDEX: Final = "_ng_task_index"
 ROLLOUT_INDEX: Final = "_ng_rollout_index"
@@ -94,7 +94,7 @@ def parse_part(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
         return decoder.decode(line)
     except msgspec.ValidationError:
         raise
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return msgspec.convert(jsonl.loads(line), decoder.type)
 
 
@@ -180,9 +180,11 @@ def _stamps(run_id: str, session: int, attempt: int) -> dict[str, Any]:
 
 
 def _splice(source: bytes, row: Mapping[str, Any], added: dict[str, Any]) -> bytes:
-    if added.keys().isdisjoint(row):
+    if added.keys().isdisjoint(row) and RESULT_KEYS.isdisjoint(row):
         return source.rstrip()[:-1] + b"," + jsonl.dumps(added)[1:] + b"\n"
-    return jsonl.dumps({**row, **added}) + b"\n"
+    # A dataset's own `reward` would read as a score of an attempt that has none.
+    kept = {key: value for key, value in row.items() if key not in RESULT_KEYS}
+    return jsonl.dumps({**kept, **added}) + b"\n"
 
 
 def _cut(body: str | None) -> str | None:

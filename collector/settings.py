@@ -78,6 +78,8 @@ class Timeouts(StrictModel):
     request_s: Seconds = 600.0
     #: Longest time without a single byte once the request has left.
     stall_s: Seconds = 300.0
+    #: A whole attempt: every request of the agent, the pauses between them, and grading.
+    attempt_s: Seconds = 7200.0
 
 
 class RetrySettings(StrictModel):
