@@ -9,6 +9,7 @@ from itertools import chain, repeat
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collector.artifacts import RunArtifacts
     from orchestrate.rundir import RunDir
     from orchestrate.status import BenchmarkReport, RunReport
 
@@ -98,9 +99,19 @@ def final_text(found: RunReport) -> str:
             lines.append(f"{benchmark.name}: not merged; see gym eval status {found.name}")
             continue
         merged = RunArtifacts(Path(benchmark.merged))
-        files = [merged.rollouts, merged.coverage, merged.aggregate, merged.exports]
-        lines += [f"{benchmark.name}:", *(f"  {path}" for path in files if path.exists())]
+        files = [merged.rollouts, merged.coverage, merged.aggregate]
+        lines += [f"{benchmark.name}:", *(f"  {path}" for path in files if path.exists()), *_destinations(merged)]
     return "\n".join(lines)
+
+
+def _destinations(merged: RunArtifacts) -> list[str]:
+    """Where the exports of a projection went; each destination once, in the order of arrival."""
+    from exporters.ledger import parse_events
+
+    if not merged.exports.exists():
+        return []
+    arrived = [event for event in parse_events(merged.exports.read_bytes(), merged.exports) if event.event == "succeeded"]
+    return [f"  {name}" for name in dict.fromkeys(event.destination for event in arrived)]
 
 
 def _check(found: RunReport) -> None:
