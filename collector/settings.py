@@ -131,6 +131,12 @@ class RunSettings(StrictModel):
     durability: Literal["fsync", "flush"] = Field(default="fsync", json_schema_extra=REPORTING)
     resume_from_cache: bool = Field(default=True, json_schema_extra=REPORTING)
     allow_unsafe_resume: bool = Field(default=False, json_schema_extra=REPORTING)
+    disable_health_check: bool = Field(
+        default=False, json_schema_extra=REPORTING, description="leave out the health check after collection"
+    )
+    health_check_ignored_checks: tuple[str, ...] = Field(
+        default=(), json_schema_extra=REPORTING, description="checks that the health check leaves out"
+    )
 
     @model_validator(mode="after")
     def _typed_plugins(self) -> Self:

@@ -18,6 +18,7 @@ from collector.settings import RetrySettings
 from exporters.base import Exporter, ExportResult, RunExportConfig
 from exporters.ledger import Ledger
 from exporters.registry import make_exporter
+from merge.health.run import HealthChoice, note_when_new
 from merge.lock import DEFAULT_WAIT_S, waiting_lock
 from merge.receipt import Receipt
 from merge.tail import MergeState, merge_when_final
@@ -31,6 +32,8 @@ class TailResult:
     coverage: Coverage
     receipt: Receipt | None = None
     exports: dict[str, ExportResult] = field(default_factory=dict[str, ExportResult])
+    #: What the health check of this call found, or why it could not be made, in one line; None: it made none.
+    health: str | None = None
 
 
 def finish_benchmark(
@@ -40,10 +43,13 @@ def finish_benchmark(
     benchmark: str,
     retry: RetrySettings,
     exports: Mapping[str, Mapping[str, object]],
+    health: HealthChoice | None = None,
     allow_partial: bool = False,
     wait_s: float = DEFAULT_WAIT_S,
 ) -> TailResult:
     """Merge ``shards`` into ``merged`` when all are final (or with ``allow_partial``), then export by ``exports``.
+
+    The projection's health is checked once between the two, unless ``health`` is None; that never makes a benchmark fail.
 
     Any number of callers at once give one projection and one export a destination. ``waiting``: nothing was written. Raises
     what ``merge_when_final`` raises; an export's failure, its bad configuration included, is in ``TailResult.exports``.
@@ -51,9 +57,10 @@ def finish_benchmark(
     outcome = merge_when_final(merged, shards, benchmark=benchmark, retry=retry, allow_partial=allow_partial, wait_s=wait_s)
     if outcome.receipt is None:
         return TailResult(outcome.state, outcome.coverage)
+    note = None if health is None else note_when_new(merged, health, since=merged.receipt)
     digest = outcome.receipt.output.sha256
     results = {name: export_once(name, values, merged, digest, wait_s=wait_s) for name, values in exports.items()}
-    return TailResult(outcome.state, outcome.coverage, outcome.receipt, results)
+    return TailResult(outcome.state, outcome.coverage, outcome.receipt, results, note)
 
 
 def export_once(

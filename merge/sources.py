@@ -23,7 +23,7 @@ _COMPANION_ENDS: Final = (
     "_attempts.jsonl",
     "_exports.jsonl",
     "_reward_profiling.jsonl",
-    "rollout_verdicts.jsonl",
+    "_verdicts.jsonl",
 )
 _GLOB_SIGNS: Final = frozenset("*?[")
 
@@ -95,11 +95,16 @@ def _own_rollouts(directory: Path) -> list[Path]:
 
 
 def _may_hold_rollouts(path: Path) -> bool:
-    return path.suffix == ".jsonl" and not path.name.endswith(_COMPANION_ENDS)
+    return path.suffix == ".jsonl" and not is_companion(path)
+
+
+def is_companion(path: Path) -> bool:
+    """Whether ``path`` is called like a file that lies beside rollouts and holds none."""
+    return path.name.endswith(_COMPANION_ENDS)
 
 
 def _refuse_companion(path: Path) -> None:
-    if path.name.endswith(_COMPANION_ENDS):
+    if is_companion(path):
         raise RefusedError("the file is a companion of a run, not its rollouts.", "Name the rollouts file.", path)
 
 

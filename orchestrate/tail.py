@@ -9,6 +9,7 @@ from exporters.registry import make_exporter
 from exporters.tail import TailResult, finish_benchmark
 from merge.receipt import read_receipt
 from merge.tail import MergeState
+from orchestrate.health import choose_health
 from orchestrate.plan import BenchmarkPlan
 from orchestrate.rundir import RunDir
 
@@ -21,6 +22,7 @@ def finish(run: RunDir, benchmark: BenchmarkPlan, settings: RunSettings) -> Tail
         benchmark=benchmark.name,
         retry=settings.retry,
         exports=benchmark.export,
+        health=choose_health(settings),
     )
 
 
@@ -29,7 +31,8 @@ def lines_of(result: TailResult, run: RunDir, benchmark: BenchmarkPlan) -> list[
     if result.state is MergeState.WAITING:
         return [f"the benchmark waits for other shards: {result.coverage.unfinished} rollouts are unfinished"]
     merged = f"{result.state.replace('_', ' ')}: {run.merged(benchmark).rollouts}"
-    return [merged, *(line for name, export in result.exports.items() for line in export.lines(name))]
+    checked = [result.health] if result.health is not None else []
+    return [merged, *checked, *(line for name, export in result.exports.items() for line in export.lines(name))]
 
 
 def check_exports(result: TailResult, where: str) -> None:

@@ -22,6 +22,7 @@ EVAL = {
     "run": "collect one benchmark here and now",
     "submit": "turn a YAML file into jobs",
     "status": "show how far a submitted run is",
+    "health-check": "check saved rollouts for empty answers, failed calls and the like",
 }
 
 
@@ -57,7 +58,7 @@ def _run(name: str, arguments: list[str]) -> int:
 
     from collector.errors import GymEvalError
 
-    module: CommandModule = import_module(f"orchestrate.cli.{name}")  # pyright: ignore[reportAssignmentType] - a module
+    module: CommandModule = import_module(f"orchestrate.cli.{name.replace('-', '_')}")  # pyright: ignore[reportAssignmentType] - a module
     try:
         return module.main(arguments)
     except GymEvalError as error:

@@ -39,6 +39,8 @@ def main(argv: list[str]) -> int:
     coverage, stopped = _collect(run)
     if coverage.is_final:
         _aggregate(run)
+    if coverage.completed and not stopped:
+        _check_health(run)
     print(run.artifacts.coverage.read_text() if args.json else _as_text(coverage, run), end="")
     from orchestrate.outcome import check_outcome
 
@@ -141,6 +143,19 @@ def _aggregate(run: PreparedRun) -> None:
     from orchestrate.single import publish_metrics
 
     publish_metrics(run.artifacts, run.settings.retry)
+
+
+def _check_health(run: PreparedRun) -> None:
+    """Check what was saved; what a check finds is told and changes nothing."""
+    import sys
+
+    from merge.health.run import note_when_new
+    from orchestrate.health import choose_health
+
+    choice = choose_health(run.settings)
+    note = note_when_new(run.artifacts, choice, since=run.artifacts.rollouts) if choice is not None else None
+    if note is not None:
+        print(note, file=sys.stderr)
 
 
 def _as_text(coverage: Coverage, run: PreparedRun) -> str:

@@ -1,0 +1,117 @@
+"""The health check of one run: its rows found, checked, and two reports published beside them.
+
+The reports carry the run's stem, so that two runs in one directory keep their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from collector import durable
+from collector.artifacts import RunArtifacts
+from collector.errors import GymEvalError, NotFoundError, UnavailableError
+from collector.settings import RetrySettings
+from merge.health.checks import Check, Verdict, parse_ignored
+from merge.health.pool import default_workers, digest_slices
+from merge.health.slices import Slice, selections_of, stretches_of
+from merge.health.summary import encode_summary, encode_verdicts, summarize
+from merge.health.tasks import in_order, mark_duplicates, number_tasks, view_tasks
+from merge.lock import waiting_lock
+from merge.publish import sweep_leftovers
+from merge.shards import read_shard
+
+NO_CHECKS: frozenset[Check] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class HealthChoice:
+    """That an automatic check is wanted, and without which checks; their names are looked at when it begins."""
+
+    ignored: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """What a check found, and where its reports stand."""
+
+    summary: dict[str, Any]
+    health: Path
+    verdicts: Path
+
+    @property
+    def line(self) -> str:
+        """The outcome in one line."""
+        counts = self.summary["run"]["verdicts"]
+        issues = {check: count for check, count in self.summary["run"]["issues"].items() if count}
+        shown = ", ".join(f"{check} {count}" for check, count in issues.items())
+        told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict)
+        return f"health: {told}{f' ({shown})' if shown else ''}"
+
+
+def health_path(artifacts: RunArtifacts) -> Path:
+    """The file of counts."""
+    return artifacts.companion("_health.json")
+
+
+def verdicts_path(artifacts: RunArtifacts) -> Path:
+    """The file of verdicts, one a row."""
+    return artifacts.companion("_verdicts.jsonl")
+
+
+def check_health(artifacts: RunArtifacts, *, ignored: frozenset[Check] = NO_CHECKS, workers: int | None = None) -> HealthReport:
+    """Check the rows of ``artifacts`` and publish both reports, the verdicts first.
+
+    A run with a journal shows the row of each selected attempt, any other file all of its rows. Raises NotFoundError without
+    rows, CorruptArtifactError for a journal that cannot be read, UnavailableError when the disk fails. Changes no other file.
+    """
+    if not artifacts.rollouts.is_file():
+        raise NotFoundError("there is no such rollouts file.", "Name one, or the directory of a run.", artifacts.rollouts)
+    try:
+        return _check(artifacts, ignored, default_workers() if workers is None else workers)
+    except OSError as error:
+        where = artifacts.rollouts if error.filename is None else error.filename
+        raise UnavailableError(f"the health check cannot go on: {error.strerror}.", "Nothing was changed.", where) from error
+
+
+def _check(artifacts: RunArtifacts, ignored: frozenset[Check], workers: int) -> HealthReport:
+    digests = list(digest_slices(_slices(artifacts), ignored, workers))
+    number_tasks(digests)
+    mark_duplicates(digests, ignored)
+    digests = in_order(digests)
+    summary = summarize(digests, view_tasks(digests, ignored), ignored)
+    report = HealthReport(summary, health_path(artifacts), verdicts_path(artifacts))
+    # Checks of one run at once would mistake each other's temporary files for those of a crash.
+    with waiting_lock(artifacts.companion("_health.lock")):
+        sweep_leftovers((report.verdicts, report.health))
+        durable.publish_lines(report.verdicts, encode_verdicts(digests))
+        durable.publish(report.health, encode_summary(summary))
+    return report
+
+
+def _slices(artifacts: RunArtifacts) -> Iterator[Slice]:
+    if artifacts.manifest.is_file():
+        return selections_of(read_shard(artifacts, RetrySettings()))
+    return stretches_of(artifacts.rollouts)
+
+
+def note_when_new(artifacts: RunArtifacts, choice: HealthChoice, *, since: Path) -> str | None:
+    """Check unless the reports are younger than ``since``, and say the outcome in one line; None when nothing was to be done.
+
+    A check that cannot be made is a line, and no error: what it looks at is measured, merged and safe already.
+    """
+    try:
+        if _is_younger(health_path(artifacts), since):
+            return None
+        return check_health(artifacts, ignored=parse_ignored(choice.ignored)).line
+    except (GymEvalError, OSError) as error:
+        return f"health: not checked: {' '.join(str(error).split())}"
+
+
+def _is_younger(path: Path, other: Path) -> bool:
+    try:
+        return path.stat().st_mtime_ns >= other.stat().st_mtime_ns
+    except FileNotFoundError:
+        return False

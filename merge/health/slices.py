@@ -1,0 +1,98 @@
+"""Where rows stand, as slices that survive the trip to another process and cannot be mistaken for another run's rows.
+
+A slice carries the file's (device, inode) and a checksum of its bytes as they were found here. Whoever reads it later compares
+both: growth by append is no change, a file that took the path meanwhile is one, and so are bytes written over in place.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from collector.durable import FileId
+from merge.shards import ShardView
+
+#: Bytes of a slice: some tens for each worker of a large file, and memory that does not count.
+_SLICE: Final = 4 << 20
+_NEWLINE: Final = ord("\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Whole lines of a file without a journal, one after the other."""
+
+    path: str
+    file_id: FileId
+    offset: int
+    length: int
+    checksum: int
+    #: Number of the first line, from 1, and how many lines follow it, itself included.
+    first_line: int
+    lines: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Rows that a journal selects: (offset, length, checksum) of each, in file order."""
+
+    path: str
+    file_id: FileId
+    offsets: array[int]
+    lengths: array[int]
+    checksums: array[int]
+
+
+Slice: TypeAlias = Stretch | Selection
+
+
+def stretches_of(path: Path) -> Iterator[Stretch]:
+    """All lines that ``path`` has now. Reads the file once; raises OSError when that cannot be done."""
+    with path.open("rb", buffering=0) as file:
+        descriptor = file.fileno()
+        file_id = FileId.of(os.fstat(descriptor))
+        offset, line, size = 0, 1, _SLICE
+        while data := os.pread(descriptor, size, offset):
+            length = data.rfind(b"\n") + 1
+            if not length and os.pread(descriptor, 1, offset + len(data)):
+                # A line that is longer than what was read is read again with more.
+                size *= 2
+                continue
+            # Without a newline it is the last line, which may be still being written.
+            length = length or len(data)
+            part = memoryview(data)[:length]
+            lines = data.count(b"\n") + (data[length - 1] != _NEWLINE)
+            yield Stretch(
+                path=str(path),
+                file_id=file_id,
+                offset=offset,
+                length=length,
+                checksum=zlib.crc32(part),
+                first_line=line,
+                lines=lines,
+            )
+            offset, line, size = offset + length, line + lines, _SLICE
+
+
+def selections_of(shard: ShardView) -> Iterator[Selection]:
+    """The rows of the selected attempts of ``shard``, whose journal says where they stand."""
+    path, rows = shard.artifacts.rollouts, shard.rows
+    file_id = shard.marks[path].file_id
+    order = sorted(range(len(rows)), key=rows.offsets.__getitem__)
+    begin = size = 0
+    for end, i in enumerate(order, start=1):
+        size += rows.lengths[i]
+        if size >= _SLICE or end == len(order):
+            part = order[begin:end]
+            yield Selection(
+                path=str(path),
+                file_id=file_id,
+                offsets=array("q", (rows.offsets[k] for k in part)),
+                lengths=array("q", (rows.lengths[k] for k in part)),
+                checksums=array("q", (rows.checksums[k] for k in part)),
+            )
+            begin, size = end, 0

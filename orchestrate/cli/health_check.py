@@ -1,0 +1,80 @@
+"""``gym eval health-check``: whether saved rollouts are what they claim to be."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrate.cli.parser import CommandParser
+
+if TYPE_CHECKING:
+    from collector.artifacts import RunArtifacts
+    from merge.health.run import HealthReport
+
+
+def main(argv: list[str]) -> int:
+    """Check, publish the reports beside the rollouts, print them, and return 0 whatever was found."""
+    args = _parser().parse_args(argv)
+    from merge.health.checks import parse_ignored
+    from merge.health.run import check_health
+    from orchestrate.health import runs_in
+
+    ignored = parse_ignored(args.ignore)
+    reports = [
+        (run, check_health(run, ignored=ignored, workers=args.workers)) for run in runs_in(args.path, args.rollouts_file)
+    ]
+    print(_as_json(reports) if args.json else "\n".join(_as_text(run, report) for run, report in reports))
+    return 0
+
+
+def _parser() -> CommandParser:
+    from merge.health.checks import Check
+
+    parser = CommandParser(
+        prog="gym eval health-check",
+        description="Check saved rollouts: unreadable or doubled rows, empty answers, failed calls, missing token counts. "
+        "Example: gym eval health-check runs/math-1f2e3d4c/math",
+        epilog=f"Checks: {', '.join(Check)}.",
+    )
+    parser.add_argument("path", type=Path, metavar="PATH", help="rollouts file, or the directory of a shard, benchmark or run")
+    parser.add_argument("--rollouts-file", default="rollouts.jsonl", metavar="NAME", help="the file's name in that directory")
+    parser.add_argument("--workers", type=_count, metavar="N", help="processes; default: one a processor, eight at most")
+    parser.add_argument("--ignore", "--ignore-checks", default="", metavar="A,B", help="checks to leave out")
+    parser.add_argument("--json", action="store_true", help="print the counts as JSON, by rollouts file")
+    return parser
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return value
+
+
+def _as_json(reports: list[tuple[RunArtifacts, HealthReport]]) -> str:
+    import json
+
+    return json.dumps({str(run.rollouts): report.summary for run, report in reports}, indent=2)
+
+
+def _as_text(run: RunArtifacts, report: HealthReport) -> str:
+    from orchestrate.cli.tables import table
+
+    counts = report.summary["run"]
+    flagged = sum(bool(task["flags"]) for task in report.summary["tasks"].values())
+    rows = [
+        [f"  {check}", str(counts["issues"][check]), str(seen["evaluated"]), str(seen["unobserved"])]
+        for check, seen in counts["artifacts"]["coverage"].items()
+        if not seen["ignored"]
+    ]
+    return "\n".join(
+        [
+            str(run.rollouts),
+            f"  {report.line}",
+            table(["  check", "findings", "evaluated", "without evidence"], rows),
+            f"  {len(report.summary['tasks'])} tasks, {flagged} of them flagged",
+            f"  {report.health}",
+            f"  {report.verdicts}",
+        ]
+    )
