@@ -7,7 +7,7 @@
 | other 5xx, dropped connections, time limits | perhaps; several tasks are proof |
 | anything else (a bug of a plug-in, an unusable reply) | nothing |
 
-Failures alike in a row, of whatever sort, stop a run too, if only they go on: a dead judge has no better sign.
+Failures alike in a row, of whatever sort, stop a run too, if they go on and on: a dead judge has no better sign.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collector.outcomes import Completed, Delivery, Failure, FailureKind, Omitte
 
 #: So many failures alike in a row, with no answer between, stop a run whatever they are.
 _LEAST_IN_A_ROW = 20
-#: So many tasks have to fail before the endpoint is held to be the reason: fewer can be poison themselves.
+#: So many tasks have to fail before anything but themselves is held to be the reason.
 _LEAST_TASKS = 5
 _NEVER_THE_TASK = frozenset({401, 403, 404, 405, 407, 429, 503})
 _PERHAPS_THE_TASK = frozenset(
@@ -59,6 +59,7 @@ class CircuitBreaker:
         self._is_refused = False
         self._tasks: set[int] = set()
         self._alike: tuple[object, ...] | None = None
+        self._alike_tasks: set[int] = set()
         self._count = 0
         self._last: Failure | None = None
         #: Why to stop, in the words of what fails, once it is time.
@@ -70,6 +71,11 @@ class CircuitBreaker:
         is_grader = self._last is not None and self._last.stage is Stage.VERIFICATION
         return f"Mend the {'verifier or its judge' if is_grader else 'endpoint'}, then resume: what is done is kept."
 
+    @property
+    def is_suspicious(self) -> bool:
+        """Whether anything happened since the last answer for which somebody may have to wait."""
+        return bool(self._tasks)
+
     def see(self, outcome: Completed | Failure | Omitted, index: int) -> None:
         """Take the outcome of an attempt at rollout ``index`` into account."""
         sign = sign_of(outcome)
@@ -78,10 +84,9 @@ class CircuitBreaker:
             self._tasks.clear()
         elif sign is not Sign.NOTHING:
             self._is_refused |= sign is Sign.BROKEN
-            if len(self._tasks) < _LEAST_TASKS:
-                self._tasks.add(index)
+            _note(self._tasks, index)
         if isinstance(outcome, Failure) and not outcome.terminal:
-            self._count_alike(outcome, sign)
+            self._count_alike(outcome, sign, index)
         elif sign is Sign.ANSWERS:
             self._alike, self._count = None, 0
 
@@ -100,11 +105,20 @@ class CircuitBreaker:
         how = f"{self._count} attempts in a row failed alike" if self._count > 1 else "the last attempt failed"
         self.verdict = self.verdict or f"{how}: {self._last.reason if self._last else 'no answer came'}"
 
-    def _count_alike(self, failure: Failure, sign: Sign) -> None:
+    def _count_alike(self, failure: Failure, sign: Sign, index: int) -> None:
         # A dying server says 502, 503 and nothing at all in turn: for the count that is one story.
         is_endpoint = sign in {Sign.BROKEN, Sign.DOUBTFUL}
         alike = (Sign.BROKEN,) if is_endpoint else (failure.kind, failure.failure_class, failure.http_status, failure.stage)
-        self._count = self._count + 1 if alike == self._alike else 1
-        self._alike, self._last = alike, failure
-        if self._count >= self._limit:
+        if alike != self._alike:
+            self._alike, self._count = alike, 0
+            self._alike_tasks.clear()
+        self._count, self._last = self._count + 1, failure
+        _note(self._alike_tasks, index)
+        # A few poison tasks with many attempts each fail alike on their own.
+        if self._count >= self._limit and len(self._alike_tasks) >= _LEAST_TASKS:
             self.trip()
+
+
+def _note(tasks: set[int], index: int) -> None:
+    if len(tasks) < _LEAST_TASKS:
+        tasks.add(index)

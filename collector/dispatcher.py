@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable
 
 from collector import jsonl
@@ -14,7 +13,7 @@ from collector.budget import DispatchBudget
 from collector.outcomes import Completed, Failure
 from collector.queue import DispatchQueue
 from collector.record import Attempt, record
-from collector.retry import attempts_left, longest_first, may_dispatch, pending
+from collector.retry import attempts_left, longest_first, may_dispatch, pause_s, pending
 from collector.session import ShardSession
 from collector.settings import RunSettings
 from collector.stop import StopReason, StopRequest
@@ -106,13 +105,15 @@ class Dispatcher:
         return not self.is_drained
 
     def _must_wait(self, index: int) -> bool:
+        if not self.breaker.is_suspicious:
+            return False
         return self.breaker.must_wait(attempts_left(self._store.history.past(index), self._settings.retry))
 
     def _arm(self) -> None:
         self._disarm()
-        pause_s = self._queue.wait_s() if self._may_dispatch() else None
-        if pause_s is not None:
-            self._timer = asyncio.get_running_loop().call_later(pause_s, self._ring)
+        wait_s = self._queue.wait_s() if self._may_dispatch() else None
+        if wait_s is not None:
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._ring)
 
     def _ring(self) -> None:
         self._timer = None
@@ -162,7 +163,7 @@ class Dispatcher:
         source = self._store.inventory.line(index)
         attempt = Attempt(
             index=index,
-            number=self._store.history.past(index).dispatched,
+            number=self._store.history.latest[index] + 1,
             rollout_id=self._store.inventory.rollout_id(index),
             run_id=self._session.run_id,
             session=self._session.number,
@@ -183,21 +184,18 @@ class Dispatcher:
         self.breaker.see(outcome, index)
         if self.breaker.verdict is not None:
             self._break()
-        past = self._store.history.past(index)
-        if isinstance(outcome, Failure) and may_dispatch(past, self._settings.retry):
-            self._queue.put_back(index, _pause_s(outcome, past.recorded, self._settings))
+        if isinstance(outcome, Failure):
+            self._queue_again(index, outcome)
         if self._held and not self._must_wait(self._held[0]):
             self._release()
+
+    def _queue_again(self, index: int, failure: Failure) -> None:
+        past = self._store.history.past(index)
+        if may_dispatch(past, self._settings.retry):
+            self._queue.put_back(index, pause_s(self._settings.retry, failures=past.recorded, asked_s=failure.retry_after_s))
 
     def _release(self) -> None:
         held, self._held = self._held, []
         for index in held:
             self._queue.put_back(index, 0.0)
         self._fill()
-
-
-def _pause_s(failure: Failure, failures: int, settings: RunSettings) -> float:
-    """Exponential from the first failure on, never shorter than the other side asked for, never longer than configured."""
-    retry = settings.retry
-    pause = retry.backoff_s * math.pow(2, max(0, failures - 1))
-    return min(max(pause, failure.retry_after_s or 0.0), retry.backoff_max_s)

@@ -19,8 +19,8 @@ from collector import jsonl, rows
 from collector.errors import ConfigError, CorruptArtifactError, DatasetError, NoTasksError, NotFoundError
 from collector.settings import PromptConfig, RunSettings
 
-#: Bytes read at once when an inventory is scanned.
-_BLOCK = 16 << 20
+#: Bytes read at once when a file of lines is scanned; a few copies of a block exist at a time.
+_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +84,21 @@ def _tasks(
     path: Path, limit: int | None, prompt: PromptConfig | None, settings: RunSettings, hasher: Any
 ) -> Iterator[tuple[int, int, dict[str, Any]]]:
     """(task number, how often its line occurs, row) in order of first appearance."""
-    copies: dict[bytes, int] = {}
-    found: list[dict[str, Any]] = []
+    seen: dict[bytes, _Seen] = {}
     for number, line in islice(_dataset_lines(path), limit):
         hasher.update(line + b"\n")
-        if line not in copies:
-            found.append(_row(line, path, number, prompt, settings))
-        copies[line] = copies.get(line, 0) + 1
-    for task, (count, row) in enumerate(zip(copies.values(), found, strict=True)):
-        yield task, count, row
+        seen.setdefault(line, _Seen(number)).copies += 1
+    for task, (line, found) in enumerate(seen.items()):
+        # Parsed one at a time: a parsed row takes several times the memory of its line.
+        yield task, found.copies, _row(line, path, found.number, prompt, settings)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Where a line of the dataset stands first, and how often it occurs."""
+
+    number: int
+    copies: int = 0
 
 
 def _dataset_lines(path: Path) -> Iterator[tuple[int, bytes]]:

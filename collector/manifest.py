@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from pydantic import Field, ValidationError
 
 from collector import jsonl
-from collector.errors import CorruptArtifactError, IdentityError
+from collector.errors import CorruptArtifactError, IdentityError, RefusedError
 from collector.settings import StrictModel
 
 FORMAT: Final = 1
@@ -69,6 +69,8 @@ def read_manifest(path: Path) -> Manifest | None:
         data = path.read_bytes()
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise RefusedError(f"it cannot be read: {error.strerror}.", "Mend that, or use another output path.", path) from error
     return parse_manifest(data, path)
 
 

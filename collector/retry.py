@@ -47,6 +47,16 @@ def may_dispatch(past: Past, retry: RetrySettings) -> bool:
     return past.state not in COMPLETED and not is_terminal(past, retry) and has_budget(past, retry)
 
 
+def pause_s(retry: RetrySettings, *, failures: int, asked_s: float | None) -> float:
+    """Seconds before the next attempt: doubled from failure to failure, never shorter than the other side asked for.
+
+    Never longer than ``backoff_max_s``.
+    """
+    # A float overflows beyond a thousand doublings; thirty reach every configured end.
+    doubled = retry.backoff_s * 2.0 ** min(max(0, failures - 1), 30)
+    return min(max(doubled, asked_s or 0.0), retry.backoff_max_s)
+
+
 def state_under(past: Past, retry: RetrySettings) -> RolloutState:
     """The rollout's state as reports show it: skipped for good is ``omitted``, out of budget is ``exhausted``."""
     if past.state not in {RolloutState.FAILED, RolloutState.UNKNOWN}:

@@ -11,7 +11,7 @@ from pathlib import Path
 from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.commit import Draft, Entry, GroupCommitter, JournalWriter
-from collector.errors import FencedError, RefusedError
+from collector.errors import FencedError, GymEvalError, RefusedError, StorageError
 from collector.events import Dispatched, Event, Failed, Lost, OmittedEvent, SessionEnded, SessionStarted, Success
 from collector.lock import ShardLock
 from collector.store import RolloutStore
@@ -48,9 +48,9 @@ class ShardSession:
             lock.describe_holder(session)
             opened = cls(store, JournalWriter(artifacts, lock, session=session, is_synced=is_synced), session)
             opened._begin(job, lock)
-        except PermissionError as error:
+        except OSError as error:
             store.close()
-            raise _not_ours(error) from error
+            raise _explained(error) from error
         except BaseException:
             store.close()
             raise
@@ -122,10 +122,12 @@ def _check_unchanged(store: RolloutStore, lock: ShardLock) -> None:
         raise FencedError("the journal grew while it was read.", "Another session owns the shard.", journal)
 
 
-def _not_ours(error: PermissionError) -> RefusedError:
-    path = Path(error.filename)
-    what = f"it belongs to uid {path.stat().st_uid} and cannot be written by uid {os.geteuid()}."
-    return RefusedError(what, "Resume as that user, or have the files of the run made writable for your group.", path)
+def _explained(error: OSError) -> GymEvalError:
+    path = Path(error.filename or "")
+    if isinstance(error, PermissionError) and error.filename:
+        what = f"it belongs to uid {path.stat().st_uid} and cannot be written by uid {os.geteuid()}."
+        return RefusedError(what, "Resume as that user, or have the files of the run made writable for your group.", path)
+    return StorageError(f"the shard cannot be opened: {error.strerror}.", "Mend that, then resume.", error.filename or "")
 
 
 def _repair_line(path: Path, cut_at: int | None) -> None:

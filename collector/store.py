@@ -13,7 +13,7 @@ from collector import events
 from collector.artifacts import RunArtifacts
 from collector.coverage import Coverage, count
 from collector.errors import CorruptArtifactError, NotFoundError
-from collector.history import History, HistoryError
+from collector.history import History
 from collector.inventory import Inventory, line_blocks
 from collector.manifest import Manifest, read_manifest
 from collector.row_audit import Repair, Repairs, RowAudit, RowFile, may_begin
@@ -95,7 +95,8 @@ class RolloutStore:
             found = self._parse_up_to_error(lines, index)
         try:
             self.history.fold(found, index, self.manifest.run_id)
-        except HistoryError as error:
+        # A number that is negative or beyond 64 bits breaks the fold as surely as an event out of order.
+        except (ValueError, OverflowError) as error:
             raise CorruptArtifactError(self.artifacts.journal, self.history.events + 1, f"{error}.") from error
 
     def _parse_up_to_error(self, lines: bytes, index: dict[str, int]) -> list[events.Event]:

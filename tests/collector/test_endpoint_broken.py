@@ -113,6 +113,16 @@ def test_what_is_in_flight_when_the_run_is_stopped_may_still_finish(tmp_path: Pa
     assert "unknown" not in states(settings)
 
 
+def test_one_task_may_use_any_number_of_attempts_that_is_configured(tmp_path: Path) -> None:
+    """Beyond 64 attempts, and all alike in a row: it is still only this task."""
+    write_dataset(tmp_path / "tasks.jsonl", [{"grade": 1, "fail": 9999, "status": None}])
+    retry = {"max_attempts": 70, "backoff_s": 1e-9, "backoff_max_s": 1e-9}
+
+    result = fill(settings_for(tmp_path, retry=retry, durability="flush"))
+
+    assert (result.coverage.attempts, result.coverage.is_final) == (70, True)
+
+
 def test_a_dying_server_that_fails_in_turns_is_one_story() -> None:
     breaker = CircuitBreaker(4)
     breaker.see(DONE, 0)

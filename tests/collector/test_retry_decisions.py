@@ -9,7 +9,7 @@ import pytest
 from collector.budget import DispatchBudget
 from collector.history import Past
 from collector.outcomes import RolloutState
-from collector.retry import is_exhausted_by_interruption, may_dispatch, state_under
+from collector.retry import is_exhausted_by_interruption, may_dispatch, pause_s, state_under
 from collector.settings import RetrySettings
 from collector.stop import StopReason
 from tests.collector.shards import asked, fill, rollout_ids, settings_for, states, write_dataset
@@ -115,3 +115,11 @@ def test_the_longest_known_task_goes_first_and_unknown_ones_keep_their_order(tmp
 
     assert set(log.read_text().split()) == {"2-0", "3-0"}
     assert sorted(set(rollout_ids(tmp_path / "run" / "rollouts.jsonl"))) == [f"{n}-0" for n in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("failures", "asked_s", "expected"),
+    [(1, None, 1.0), (3, None, 4.0), (6, None, 30.0), (2, 7.0, 7.0), (1, 900.0, 30.0), (2000, None, 30.0)],
+)
+def test_a_pause_doubles_from_failure_to_failure_up_to_its_limit(failures: int, asked_s: float | None, expected: float) -> None:
+    assert pause_s(RetrySettings(backoff_s=1.0, backoff_max_s=30.0), failures=failures, asked_s=asked_s) == expected
