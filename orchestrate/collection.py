@@ -18,6 +18,7 @@ from collector.session import JobFacts
 from collector.settings import RunSettings
 from collector.stop import StopReason, StopRequest
 from orchestrate.checks import run_problems
+from orchestrate.masked_config import publish_config
 
 #: Seconds that requests in flight may take after the first Ctrl-C; the second one ends the command at once.
 _MARGIN_S = 30.0
@@ -64,4 +65,5 @@ async def collect_here(run: PreparedRun, progress: Progress) -> CollectResult:
     lock = ShardLock(run.artifacts.lock, since=datetime.now(UTC).isoformat(timespec="seconds"))
     with lock:
         prepare_shard(run.artifacts, run.inventory.lines, run.manifest, is_unsafe=run.settings.allow_unsafe_resume)
+        publish_config(run.artifacts, run.settings)
         return await collect(run.settings, run.artifacts, lock, job=JobFacts(), stop=stop, progress=progress)

@@ -20,6 +20,7 @@ from collector.inventory import digest_of_lines
 from collector.manifest import Manifest, ShardPlace, flatten
 from collector.prepare import new_manifest
 from collector.settings import RunSettings
+from orchestrate.masked_config import masked_yaml
 from orchestrate.plan import FORMAT, BenchmarkPlan, Source, SubmitPlan, deal
 
 
@@ -120,13 +121,18 @@ def refresh_plan(run: RunDir, plan: SubmitPlan) -> SubmitPlan:
     Called under the submit lock, with a plan of the same identity.
     """
     saved = read_plan(run)
-    exports = {fresh.name: fresh.export for fresh in plan.benchmarks}
-    benchmarks = [old.model_copy(update={"export": exports[old.name]}) for old in saved.benchmarks]
-    merged = saved.model_copy(update={"config": plan.config, "cwd": plan.cwd, "benchmarks": benchmarks})
+    merged = refreshed(saved, plan)
     if merged != saved:
         durable.publish(run.resolved_config, _resolved_yaml(merged), mode=0o600)
         durable.publish(run.plan, merged.encode(), mode=_plan_mode(merged))
     return merged
+
+
+def refreshed(saved: SubmitPlan, plan: SubmitPlan) -> SubmitPlan:
+    """What ``refresh_plan`` makes of a saved plan."""
+    exports = {fresh.name: fresh.export for fresh in plan.benchmarks}
+    benchmarks = [old.model_copy(update={"export": exports[old.name]}) for old in saved.benchmarks]
+    return saved.model_copy(update={"config": plan.config, "cwd": plan.cwd, "benchmarks": benchmarks})
 
 
 def check_same_run(saved: SubmitPlan, wanted: SubmitPlan, run: RunDir) -> None:
@@ -173,20 +179,22 @@ def _plan_mode(plan: SubmitPlan) -> int | None:
 def _fill_shards(run: RunDir, benchmark: BenchmarkPlan, source: Source, settings: RunSettings) -> None:
     lines, digest = source.inventory.lines, benchmark.inventory_digest
     whole = new_manifest(settings, lines, benchmark.source_digest, benchmark=benchmark.name, run_id=benchmark.run_id)
+    config = masked_yaml(settings)
     for index, hand in enumerate(deal(len(lines), benchmark.shards, seed=digest)):
         part = [lines[position] for position in hand]
         place = ShardPlace(index=index, count=benchmark.shards, whole_digest=digest, whole_expected=len(lines))
         # Digesting the experiment once is enough: a thousand shards would each look for plug-ins otherwise.
         update = {"expected": len(part), "inventory_digest": digest_of_lines(part), "shard": place}
-        _write_shard(run.shard(benchmark, index), part, whole.model_copy(update=update))
+        _write_shard(run.shard(benchmark, index), part, whole.model_copy(update=update), config)
 
 
-def _write_shard(artifacts: RunArtifacts, lines: list[bytes], manifest: Manifest) -> None:
+def _write_shard(artifacts: RunArtifacts, lines: list[bytes], manifest: Manifest, config: bytes) -> None:
     """The files of a prepared shard, in a staged directory whose publication makes all of them durable at once."""
     artifacts.rollouts.parent.mkdir(parents=True)
     durable.write_new(artifacts.inventory, b"".join(lines))
     for path in (artifacts.rollouts, artifacts.failures, artifacts.journal):
         durable.write_new(path, b"")
+    durable.write_new(artifacts.config, config)
     durable.write_new(artifacts.manifest, manifest.encode())
 
 

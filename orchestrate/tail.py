@@ -10,14 +10,18 @@ from exporters.tail import TailResult, finish_benchmark
 from merge.receipt import read_receipt
 from merge.tail import MergeState
 from orchestrate.health import choose_health
+from orchestrate.masked_config import publish_config
 from orchestrate.plan import BenchmarkPlan
 from orchestrate.rundir import RunDir
 
 
 def finish(run: RunDir, benchmark: BenchmarkPlan, settings: RunSettings) -> TailResult:
     """Merge and export the benchmark if every shard is final. Repeating it repeats nothing that was done."""
+    merged = run.merged(benchmark)
+    # Before the merge: once the projection stands, everything that an export sends stands beside it.
+    publish_config(merged, settings)
     return finish_benchmark(
-        run.merged(benchmark),
+        merged,
         run.shards(benchmark),
         benchmark=benchmark.name,
         retry=settings.retry,
@@ -26,11 +30,27 @@ def finish(run: RunDir, benchmark: BenchmarkPlan, settings: RunSettings) -> Tail
     )
 
 
+def finish_partly(run: RunDir, benchmark: BenchmarkPlan, settings: RunSettings) -> TailResult:
+    """Like ``finish``, and where shards are not final publish what there is, labelled partial. Only a whole result is exported."""
+    result = finish(run, benchmark, settings)
+    if result.state is not MergeState.WAITING:
+        return result
+    return finish_benchmark(
+        run.merged(benchmark),
+        run.shards(benchmark),
+        benchmark=benchmark.name,
+        retry=settings.retry,
+        exports={},
+        allow_partial=True,
+    )
+
+
 def lines_of(result: TailResult, run: RunDir, benchmark: BenchmarkPlan) -> list[str]:
     """What was done, for a log."""
     if result.state is MergeState.WAITING:
         return [f"the benchmark waits for other shards: {result.coverage.unfinished} rollouts are unfinished"]
-    merged = f"{result.state.replace('_', ' ')}: {run.merged(benchmark).rollouts}"
+    label = " (partial: nothing is exported)" if result.receipt is not None and result.receipt.partial else ""
+    merged = f"{result.state.replace('_', ' ')}{label}: {run.merged(benchmark).rollouts}"
     checked = [result.health] if result.health is not None else []
     return [merged, *checked, *(line for name, export in result.exports.items() for line in export.lines(name))]
 
@@ -44,11 +64,11 @@ def check_exports(result: TailResult, where: str) -> None:
 
 
 def is_finished(run: RunDir, benchmark: BenchmarkPlan) -> bool:
-    """Whether the benchmark is merged and every export arrived. False also when its files cannot tell."""
+    """Whether the whole benchmark is merged and every export arrived. False also when its files cannot tell."""
     merged = run.merged(benchmark)
     try:
         receipt = read_receipt(merged.receipt)
-        if receipt is None:
+        if receipt is None or receipt.partial:
             return False
         for name, values in benchmark.export.items():
             ledger = Ledger(merged, name, make_exporter(name, values, merged).destination, receipt.output.sha256)
