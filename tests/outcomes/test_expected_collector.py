@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from collector.events import Dispatched, SessionStarted, Success
+from collector.history import History
 from tests.outcomes.bench import Bench
 from tests.support.model_server import ModelServer
 
@@ -207,3 +209,38 @@ def test_n13_a_late_result_of_an_older_attempt_decides_nothing(bench: Bench, sec
     coverage = bench.fill(retry={"max_attempts": 5}).coverage
     assert (coverage.mean, coverage.measured) == (1.0, 2)
     assert bench.artifacts.rollouts.read_bytes().startswith(kept)
+
+
+def test_n13_a_result_of_a_collector_that_lost_the_shard_does_not_count_even_before_the_next_dispatch(bench: Bench) -> None:
+    """A successor began and sent nothing yet; then its predecessor records a zero: the rollout stays unknown and is asked again."""
+    bench.tasks({"acts": ["die"]})
+    bench.run()
+    bench.fill(dispatch_budget_s=0)
+    bench.add_late_result(task=0, reward=0.0, has_event=True)
+
+    before = bench.states()
+    coverage = bench.fill().coverage
+
+    assert before == {"unknown": 1}
+    assert (coverage.mean, bench.asked()) == (1.0, {"0-0": 2})
+
+
+def test_n13_the_greatest_dispatched_attempt_decides_whatever_order_outcomes_come_in() -> None:
+    """Attempts 0 and 1 leave in one session, 1 scores 1, then 0 comes back with 0: both are recorded and the score is 1."""
+    common = {"run_id": "r", "session": 0, "at": ""}
+    place = {"rollout_id": "0-0", "length": 1, "checksum": 0}
+    history = History(1)
+
+    history.fold(
+        [
+            SessionStarted(**common, seq=0, reason="fresh", host="n1", pid=1),
+            Dispatched(**common, seq=1, rollout_id="0-0", attempt_index=0),
+            Dispatched(**common, seq=2, rollout_id="0-0", attempt_index=1),
+            Success(**common, **place, seq=3, attempt_index=1, offset=0, reward=1.0),
+            Success(**common, **place, seq=4, attempt_index=0, offset=1, reward=0.0),
+        ],
+        {"0-0": 0},
+        "r",
+    )
+
+    assert (history.rewards[0], history.past(0).state, history.past(0).recorded) == (1.0, "measured", 2)
