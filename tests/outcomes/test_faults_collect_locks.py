@@ -100,6 +100,7 @@ def test_d12_a_forked_child_holds_nothing_and_may_write_nothing(tmp_path: Path) 
     )
     assert parent.stdout is not None
     parent.stdout.readline()
+    wait_for_file(pid_file)
     held = is_held(path)
 
     parent.kill()
