@@ -43,7 +43,7 @@ $(VENV)/.model: examples/model-engine.txt examples/model-weights.txt | $(VENV)/.
 
 # Without them the tests that need them are skipped, or fail where CI is set.
 packages:
-	@.ci/need $(SLURM) $(DATABASE) strace=strace || test -z "$$CI"
+	@.ci/need $(SLURM) $(DATABASE) strace=strace chromium=chromium || test -z "$$CI"
 
 test: setup model packages ## all tests, on a real private Slurm and a real model where this machine can
 	$(BIN)/python -m compileall -q $(wildcard $(CODE))

@@ -23,6 +23,7 @@ EVAL = {
     "submit": "turn a YAML file into jobs",
     "status": "show how far a submitted run is",
     "health-check": "check saved rollouts for empty answers, failed calls and the like",
+    "report": "put scores, coverage, failures and timings of a run into one HTML file",
 }
 
 
