@@ -1,4 +1,4 @@
-"""What ``gym eval merge`` does: inputs as a person names them, one target, one published generation."""
+"""What ``gym eval aggregate`` and ``merge`` do: inputs as a person names them, one target, one published generation."""
 
 from __future__ import annotations
 
@@ -11,21 +11,26 @@ from collector.artifacts import RunArtifacts
 from collector.coverage import Coverage
 from collector.errors import IncompleteError
 from collector.settings import RetrySettings
-from merge.generation import Generation, plan_generation, publish_generation, whole_inventory
-from merge.identity import Inputs
+from merge.generation import Generation, Reporting, plan_generation, plan_legacy, publish_generation, publish_reports
+from merge.identity import bind_inputs
+from merge.legacy import read_legacy
 from merge.lock import DEFAULT_WAIT_S, waiting_lock
 from merge.receipt import Receipt
 from merge.shards import read_shard
-from merge.sources import resolve_sources
+from merge.sources import are_legacy, find_runs, read_source
 from merge.target import check_target
 
 
 @dataclass(frozen=True, slots=True)
 class MergeReport:
-    """What was published."""
+    """What was published, and where. ``receipt`` is None when rows were not asked for."""
 
-    receipt: Receipt
+    target: Path
+    receipt: Receipt | None
     coverage: Coverage
+    is_expected_known: bool = True
+    #: Sentences for people: torn lines that were passed over, inventories that are not there.
+    notes: tuple[str, ...] = ()
 
 
 def merge_paths(
@@ -34,33 +39,65 @@ def merge_paths(
     *,
     allow_partial: bool = False,
     retry: RetrySettings | None = None,
+    reporting: Reporting | None = None,
+    with_rows: bool = True,
     wait_s: float = DEFAULT_WAIT_S,
 ) -> MergeReport:
     """Merge the shards that ``inputs`` name into ``target`` with its coverage, metrics and receipt.
 
     Everything is checked before anything is written: NotFoundError, IdentityError, RefusedError, CorruptArtifactError, and
-    IncompleteError when rollouts are unfinished under ``retry`` and ``allow_partial`` is off. Inputs are never changed.
+    IncompleteError when rollouts are unfinished under ``retry`` and ``allow_partial`` is off. Inputs are never changed. What is
+    partial goes to ``partial_name(target)``, so that its name says so wherever it is copied. Without ``with_rows`` only
+    coverage and metrics are written.
     """
-    retry = retry or RetrySettings()
-    sources = resolve_sources(inputs, allow_partial=allow_partial)
-    check_target(target, sources.artifacts)
+    runs = find_runs(inputs)
+    places = [target, partial_name(target)] if allow_partial else [target]
+    for place in places:
+        check_target(place, runs)
+    generation = _planned(runs, retry or RetrySettings(), reporting or Reporting(), allow_partial=allow_partial)
+    _check_finished(generation, allow_partial=allow_partial)
+    generation.agents()
+    target = partial_name(target) if generation.is_partial else target
     merged = RunArtifacts(target)
-    generation = _checked(sources, retry, allow_partial=allow_partial)
     durable.make_dir(target.absolute().parent)
+    receipt = None
     with waiting_lock(merged.merge_lock, timeout_s=wait_s):
-        check_target(target, sources.artifacts)
-        receipt = publish_generation(merged, generation)
-    return MergeReport(receipt, generation.coverage)
+        check_target(target, runs)
+        if with_rows:
+            receipt = publish_generation(merged, generation)
+        else:
+            publish_reports(merged, generation)
+    return MergeReport(target, receipt, generation.coverage, generation.is_expected_known, _notes(generation))
 
 
-def _checked(sources: Inputs, retry: RetrySettings, *, allow_partial: bool) -> Generation:
-    shards = [read_shard(artifacts, retry) for artifacts in sources.artifacts]
-    whole_inventory(shards)
-    generation = plan_generation(sources, shards)
-    if generation.coverage.unfinished and not allow_partial:
-        open_shards = [str(shard.artifacts.rollouts) for shard in shards if not shard.coverage.is_final]
-        raise IncompleteError(
-            f"{generation.coverage.unfinished} rollouts are unfinished, in: {', '.join(open_shards)}.",
-            "Resume them, or merge with --allow-partial, which labels the output.",
-        )
-    return generation
+def partial_name(target: Path) -> Path:
+    """``<stem>.partial.jsonl`` for ``<stem>.jsonl``."""
+    return target if target.stem.endswith(".partial") else target.with_name(f"{target.stem}.partial{target.suffix}")
+
+
+def _planned(runs: Sequence[RunArtifacts], retry: RetrySettings, reporting: Reporting, *, allow_partial: bool) -> Generation:
+    if are_legacy(runs):
+        return plan_legacy(read_legacy(runs, retry), reporting)
+    inputs = bind_inputs([read_source(run) for run in runs], allow_partial=allow_partial)
+    return plan_generation(inputs, [read_shard(artifacts, retry) for artifacts in inputs.artifacts], reporting)
+
+
+def _check_finished(generation: Generation, *, allow_partial: bool) -> None:
+    if not generation.coverage.unfinished or allow_partial:
+        return
+    names = [name for name, coverage in generation.parts if not coverage.is_final]
+    if generation.legacy is None:
+        names = [str(shard.artifacts.rollouts) for shard in generation.shards if not shard.coverage.is_final]
+    raise IncompleteError(
+        f"{generation.coverage.unfinished} rollouts are unfinished, in: {', '.join(names)}.",
+        "Resume them, or merge with --allow-partial, which labels the output.",
+    )
+
+
+def _notes(generation: Generation) -> tuple[str, ...]:
+    if generation.legacy is None:
+        return ()
+    without = [
+        f"{path}: no inventory beside it: what was expected is not known." for path in generation.legacy.without_inventory
+    ]
+    return (*generation.legacy.notes, *without, "Files without a manifest: nothing vouches for their identity.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Summary(NamedTuple):
@@ -17,16 +17,24 @@ class Summary(NamedTuple):
     std: float | None
 
 
+#: The five figures of a field that no row has.
+NO_FIGURES: Final[tuple[None, ...]] = (None,) * len(Summary._fields)
+
+
 def summarize(values: Sequence[float]) -> Summary | None:
     """The summary of ``values``; None when there are none."""
     if not values:
         return None
     ordered = sorted(values)
     low, high = ordered[0], ordered[-1]
+    count = len(ordered)
     if low == high:
         # The common case within a task.
-        return Summary(mean_of(values), high, low, low, 0.0 if len(values) > 1 else None)
-    return Summary(mean_of(values), high, low, quantile(ordered, 0.5), deviation(values))
+        return Summary(math.fsum(ordered) / count, high, low, low, 0.0 if count > 1 else None)
+    mean = math.fsum(ordered) / count
+    middle = count // 2
+    median = ordered[middle] if count % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    return Summary(mean, high, low, median, math.sqrt(math.fsum([(x - mean) ** 2 for x in ordered]) / (count - 1)))
 
 
 def mean_of(values: Sequence[float]) -> float:
@@ -38,6 +46,9 @@ def deviation(values: Sequence[float]) -> float | None:
     """The sample standard deviation (n - 1); None for fewer than two values."""
     if len(values) < 2:
         return None
+    if min(values) == max(values):
+        # The mean of equal values is rounded; they do not differ from it.
+        return 0.0
     mean = mean_of(values)
     return math.sqrt(math.fsum([(value - mean) ** 2 for value in values]) / (len(values) - 1))
 

@@ -9,44 +9,116 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from collector import durable
 from collector.artifacts import RunArtifacts
-from collector.coverage import Coverage
+from collector.coverage import Coverage, total
 from collector.errors import RefusedError, UnavailableError
 from collector.manifest import Manifest
-from merge.aggregate import publish_aggregate
+from merge.aggregate import AgentRows, publish_aggregate
+from merge.answers import answer_field_of
+from merge.attempts import AttemptFigures, read_attempts
+from merge.counting import OFF, Counting, coverage_fields, zeros_of
 from merge.coverage import encode_coverage, total_coverage
 from merge.identity import Inputs
-from merge.publish import publish_rows, sweep_leftovers
+from merge.legacy import LegacyInputs
+from merge.publish import Part, publish_parts, sweep_leftovers
 from merge.receipt import ProjectionState, Receipt, check_projection, input_record, output_record
+from merge.row_blocks import read_rows
 from merge.select import OverlapError, order_runs
 from merge.shards import ShardView
 from merge.table import RowTable
 
 
 @dataclass(frozen=True, slots=True)
+class AgentShards:
+    """What one agent answered: its shards, their rising keys, and how many rollouts were expected of it if that is known."""
+
+    agent: str
+    shards: tuple[ShardView, ...]
+    inventory: array[int]
+    expected: int | None
+    source_digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reporting:
+    """How results are reported; none of it changes what they are."""
+
+    counting: Counting = OFF
+    #: Further metrics of other people's packages, by name.
+    plugins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Generation:
     """What a merge would publish: the shards as they were read, what is missing, and the coverage of the whole."""
 
-    inputs: Inputs
     shards: tuple[ShardView, ...]
     coverage: Coverage
+    missing_shards: tuple[int, ...] = ()
+    #: Coverages that add up to the whole, by the name of the shard or the agent.
+    parts: tuple[tuple[str, Coverage], ...] = ()
+    #: Set for files without a manifest only; of a run all shards have one agent.
+    legacy: LegacyInputs | None = None
+    reporting: Reporting = field(default_factory=Reporting)
 
     @property
     def is_partial(self) -> bool:
         return self.coverage.partial
 
+    @property
+    def is_expected_known(self) -> bool:
+        """Whether somebody says how many rollouts there should be."""
+        return self.legacy is None or not self.legacy.without_inventory
+
+    def agents(self) -> tuple[AgentShards, ...]:
+        """The shards by agent. Raises RefusedError when a rollout belongs to two of them."""
+        if self.legacy is None:
+            manifest = self.shards[0].manifest
+            inventory = whole_inventory(self.shards)
+            agent = agent_name(manifest)
+            return (AgentShards(agent, self.shards, inventory, self.coverage.expected, manifest.source_digest),)
+        return tuple(
+            AgentShards(
+                agent.agent,
+                agent.shards,
+                agent.inventory,
+                agent.coverage.expected if self.is_expected_known else None,
+                agent.source_digest,
+            )
+            for agent in self.legacy.agents
+        )
+
     def encoded_coverage(self) -> bytes:
         """The bytes of the coverage file."""
-        return encode_coverage(self.coverage, self.inputs.missing)
+        counting = self.reporting.counting
+        counted = None
+        if counting.is_on:
+            zeros = zeros_of(self.shards, counting)
+            counted = coverage_fields(counting, [zeros], self.coverage.reward_sum, self.coverage.measured)
+        without = () if self.legacy is None else tuple(path.name for path in self.legacy.without_inventory)
+        return encode_coverage(self.coverage, self.missing_shards, parts=self.parts, counted=counted, without_inventory=without)
 
 
-def plan_generation(inputs: Inputs, shards: Sequence[ShardView]) -> Generation:
+def plan_generation(inputs: Inputs, shards: Sequence[ShardView], reporting: Reporting | None = None) -> Generation:
     """The generation over ``shards``, the views of ``inputs``. Partial when a shard is missing or a rollout unfinished."""
     is_partial = bool(inputs.missing) or any(not shard.coverage.is_final for shard in shards)
-    return Generation(inputs, tuple(shards), total_coverage(shards, inputs, is_partial=is_partial))
+    coverage = total_coverage(shards, inputs, is_partial=is_partial)
+    parts = tuple((shard.artifacts.rollouts.parent.name, shard.coverage) for shard in shards)
+    return Generation(tuple(shards), coverage, inputs.missing, parts, reporting=reporting or Reporting())
+
+
+def plan_legacy(found: LegacyInputs, reporting: Reporting | None = None) -> Generation:
+    """The generation over files without a manifest. Partial when a rollout is unfinished."""
+    summed = total(agent.coverage for agent in found.agents)
+    shards = tuple(shard for agent in found.agents for shard in agent.shards)
+    names = {agent.agent for agent in found.agents}
+    update = {"partial": not summed.is_final, "benchmark": " + ".join(sorted(names))}
+    parts = tuple((agent.agent, agent.coverage) for agent in found.agents)
+    coverage = summed.model_copy(update=update)
+    return Generation(shards, coverage, parts=parts, legacy=found, reporting=reporting or Reporting())
 
 
 def whole_inventory(shards: Sequence[ShardView]) -> array[int]:
@@ -78,10 +150,10 @@ def publish_generation(merged: RunArtifacts, generation: Generation) -> Receipt:
     Raises RefusedError for overlapping inputs or inputs that change meanwhile, CorruptArtifactError for a damaged row,
     UnavailableError when the disk does not take it; no receipt says then that a generation stands.
     """
-    inventory = whole_inventory(generation.shards)
+    agents = generation.agents()
     try:
         sweep_leftovers((merged.rollouts, merged.coverage, merged.aggregate, merged.receipt))
-        return _publish(merged, generation, inventory)
+        return _publish(merged, generation, agents)
     except OSError as error:
         where = merged.rollouts if error.filename is None else error.filename
         raise UnavailableError(
@@ -89,29 +161,66 @@ def publish_generation(merged: RunArtifacts, generation: Generation) -> Receipt:
         ) from error
 
 
-def _publish(merged: RunArtifacts, generation: Generation, inventory: array[int]) -> Receipt:
+def _publish(merged: RunArtifacts, generation: Generation, agents: Sequence[AgentShards]) -> Receipt:
     shards = generation.shards
     manifest = shards[0].manifest
-    agent = agent_name(manifest)
-    table = RowTable()
-    written = publish_rows(merged.rollouts, shards, table)
+    parts = [Part(agent.shards, RowTable(answer_field_of(agent.shards))) for agent in agents]
+    written = publish_parts(merged.rollouts, parts)
     coverage = generation.encoded_coverage()
     durable.publish(merged.coverage, coverage)
-    expected = generation.coverage.expected
-    aggregate_sha256 = publish_aggregate(merged.aggregate, table, inventory, agent=agent, expected=expected)
+    entries = [agent_rows(generation, agent, part.table) for agent, part in zip(agents, parts, strict=True)]
+    aggregate_sha256 = publish_aggregate(merged.aggregate, entries)
     receipt = Receipt(
         partial=generation.is_partial,
         run_id=manifest.run_id,
-        benchmark=manifest.benchmark,
-        agent=agent,
+        benchmark=generation.coverage.benchmark,
+        agent=" + ".join(agent.agent for agent in agents),
         output=output_record(written, merged),
         inputs=tuple(input_record(shard, merged) for shard in shards),
-        missing_shards=generation.inputs.missing,
+        missing_shards=generation.missing_shards,
         coverage_sha256=hashlib.sha256(coverage).hexdigest(),
         aggregate_sha256=aggregate_sha256,
     )
     durable.publish(merged.receipt, receipt.encode())
     return receipt
+
+
+def publish_reports(merged: RunArtifacts, generation: Generation) -> None:
+    """Publish coverage and metrics at ``merged`` and neither rows nor a receipt. The caller holds the merge lock."""
+    durable.publish(merged.coverage, generation.encoded_coverage())
+    publish_metrics_only(merged, generation)
+
+
+def publish_metrics_only(merged: RunArtifacts, generation: Generation) -> None:
+    """Publish the metrics of ``generation`` at ``merged``. Raises CorruptArtifactError for a damaged row."""
+    entries: list[AgentRows] = []
+    for agent in generation.agents():
+        table = RowTable(answer_field_of(agent.shards))
+        for block in read_rows(agent.shards):
+            table.see(block)
+        entries.append(agent_rows(generation, agent, table))
+    publish_aggregate(merged.aggregate, entries)
+
+
+def agent_rows(generation: Generation, agent: AgentShards, table: RowTable) -> AgentRows:
+    """What the metrics file says of one agent."""
+    attempts = AttemptFigures()
+    for shard in agent.shards:
+        attempts.truncated += shard.coverage.truncated
+        journal = shard.marks.get(shard.artifacts.journal)
+        if journal is not None:
+            attempts.add(read_attempts(shard.artifacts, shard.rows, journal_size=journal.size_bytes))
+    return AgentRows(
+        agent=agent.agent,
+        table=table,
+        inventory=agent.inventory,
+        expected=agent.expected,
+        source_digest=agent.source_digest,
+        is_partial=generation.is_partial,
+        zeros=zeros_of(agent.shards, generation.reporting.counting),
+        attempts=attempts,
+        plugins=generation.reporting.plugins,
+    )
 
 
 def agent_name(manifest: Manifest) -> str:

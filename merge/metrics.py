@@ -1,7 +1,7 @@
-"""From columns to metrics: per field, per task and per repeat, and the pass@k family. Pure.
+"""From columns to metrics: per field, per task and per repeat, and what they rest on. Pure.
 
-Percentages (pass@k, avg-of-k and their deviations) are all on the scale 0 to 100; every other figure is in its field's unit.
-A figure without data is None, never 0. Masked rows are not in the columns.
+Every figure is in its field's unit; one without data is None, never 0. Masked rows are not in the columns. ``mean/*`` weighs
+every rollout alike; ``mean_of_tasks/reward`` weighs every task alike.
 """
 
 from __future__ import annotations
@@ -15,15 +15,21 @@ from itertools import groupby
 from typing import Any, Final, TypeAlias
 
 from collector import rows
-from merge.figures import Summary, deviation, mean_of, pass_at, quantile, summarize
+from merge.figures import NO_FIGURES, Summary, mean_of, quantile, summarize
+from merge.intervals import mean_interval, range_of
 from merge.select import repeat_of, task_of
 from merge.table import RowTable
 
 Metrics: TypeAlias = dict[str, float | int | None]
 
 REWARD: Final = "reward"
-#: The five figures of a field that no row has.
-_NOTHING: Final = (None,) * len(Summary._fields)
+#: How each family weighs, for readers of the file.
+WEIGHTING: Final = {
+    "mean/*": "every rollout alike",
+    "mean_of_tasks/*": "every task alike",
+    "pass@*, majority@*": "every task alike",
+    "*_across_repeats/*": "every repeat alike",
+}
 
 
 def field_metrics(table: RowTable) -> Metrics:
@@ -31,25 +37,31 @@ def field_metrics(table: RowTable) -> Metrics:
     metrics: Metrics = {}
     for name in table.fields:
         metrics.update(_summary_of(name, present(table.column(name))))
+    if REWARD in table.fields:
+        means = [mean_of(rewards) for rewards in rewards_by_task(table)]
+        metrics[f"mean_of_tasks/{REWARD}"] = mean_of(means) if means else None
     return metrics
 
 
 def group_metrics(table: RowTable, inventory: Sequence[int]) -> Iterator[dict[str, Any]]:
     """One entry for each task of the ``inventory`` (rising keys): counts, rollouts and five figures a field."""
-    columns = [(_names_of(name), table.column(name)) for name in table.fields]
+    columns = [(_names_of(name), table.column(name), is_whole(table.column(name))) for name in table.fields]
+    rewards = table.column(REWARD)
+    keys = table.keys
     begin = 0
     for task, expected in groupby(inventory, key=task_of):
         count = sum(1 for _ in expected)
-        end = bisect_left(table.keys, (task + 1) << 32, begin)
-        group = _group(task, count, table.keys[begin:end])
-        for names, column in columns:
-            group.update(zip(names, summarize(present(column[begin:end])) or _NOTHING, strict=True))
+        end = bisect_left(keys, (task + 1) << 32, begin)
+        group = _group(task, count, keys[begin:end], rewards[begin:end])
+        for names, column, whole in columns:
+            values = column[begin:end] if whole else present(column[begin:end])
+            group.update(zip(names, summarize(values) or NO_FIGURES, strict=True))
         yield group
         begin = end
 
 
 def repeat_metrics(table: RowTable, inventory: Sequence[int]) -> list[dict[str, Any]]:
-    """One entry for each repeat, when there are several: its counts and nine figures of each field."""
+    """One entry for each repeat, when there are several: its counts, and of each field nine figures and a 95 % interval."""
     expected = Counter(map(repeat_of, inventory))
     if len(expected) < 2:
         return []
@@ -69,53 +81,55 @@ def repeat_metrics(table: RowTable, inventory: Sequence[int]) -> list[dict[str, 
     return entries
 
 
-def pass_metrics(table: RowTable) -> Metrics:
-    """``pass@k`` and ``pass@1[avg-of-k]`` of the reward in percent, over the tasks with at least k scored rollouts.
-
-    Nothing when a reward lies outside [0, 1], since a percentage would mean nothing then.
-    """
-    rewards = _rewards_by_task(table)
-    if any(not 0 <= reward <= 1 for task in rewards for reward in task):
-        return {}
-    most = max(map(len, rewards), default=0)
-    is_binary = all(reward in {0.0, 1.0} for task in rewards for reward in task)
+def across_repeats(repeats: Sequence[dict[str, Any]]) -> Metrics:
+    """Each ``mean/f`` of the repeats as a sample: mean, median, std, min, max, standard error and a 95 % interval."""
     metrics: Metrics = {}
-    for k in range(1, most + 1):
-        enough = [task for task in rewards if len(task) >= k]
-        metrics[f"pass@{k}/{REWARD}"] = 100 * mean_of([_best_of(task, k, is_binary=is_binary) for task in enough])
-        metrics[f"pass@1[avg-of-{k}]/{REWARD}"] = 100 * mean_of([mean_of(task[:k]) for task in enough])
-        metrics[f"pass@{k}/num_tasks"] = len(enough)
-        if k > 1:
-            metrics.update(_spread(enough, k))
+    for name in dict.fromkeys(key for entry in repeats for key in entry if key.startswith("mean/")):
+        values = [entry[name] for entry in repeats if entry[name] is not None]
+        summary = summarize(values)
+        if summary is None:
+            continue
+        figures = summary._asdict()
+        figures["se"] = None if summary.std is None else summary.std / math.sqrt(len(values))
+        figures["ci_low_95"], figures["ci_high_95"] = mean_interval(values, range_of(min(values), max(values))) or (None, None)
+        metrics.update({f"{figure}_across_repeats/{name}": value for figure, value in figures.items()})
     return metrics
 
 
-def coverage_metrics(table: RowTable, *, expected: int) -> Metrics:
-    """How many rollouts and tasks the figures rest on. ``expected`` rollouts: those of missing shards included."""
-    scored = [key for key, reward in zip(table.keys, table.column(REWARD), strict=True) if not math.isnan(reward)]
-    measured_tasks = {task_of(key) for key in scored}
-    unmasked_tasks = {task_of(key) for key in table.keys}
-    masked_tasks = {task_of(key) for key in table.masked}
+def coverage_metrics(table: RowTable, *, expected: int | None) -> Metrics:
+    """How many rollouts and tasks the figures rest on, and what the mean reward would be with all others 0, and 1.
+
+    ``expected`` rollouts: those of missing shards included; None when nobody knows.
+    """
+    rewards = table.column(REWARD)
+    scored = table.keys if is_whole(rewards) else [key for key, x in zip(table.keys, rewards, strict=True) if not math.isnan(x)]
+    unmasked_tasks = set(map(task_of, table.keys))
+    masked_tasks = set(map(task_of, table.masked))
     completed = len(table.keys) + len(table.masked)
+    low, high = _bounds(present(rewards), expected)
     return {
         "coverage/expected": expected,
         "coverage/scored": len(scored),
-        "coverage/missing": expected - completed,
-        # Nothing is ever filled in here; the key is what readers of such files look for.
+        "coverage/missing": None if expected is None else expected - completed,
+        # What was filled in is counted by whoever fills it in.
         "coverage/imputed": 0,
+        "coverage/failures_counted_as_zero": 0,
         "coverage/measured_rollouts": len(scored),
         "coverage/masked_rollouts": len(table.masked),
         "coverage/unscored_rollouts": len(table.keys) - len(scored),
-        "coverage/measured_tasks": len(measured_tasks),
+        "coverage/measured_tasks": len(set(map(task_of, scored))),
         "coverage/fully_masked_tasks": len(masked_tasks - unmasked_tasks),
+        "coverage/reward_lower_bound": low,
+        "coverage/reward_upper_bound": high,
     }
 
 
 def key_metrics(fields: Metrics, passes: Metrics, coverage: Metrics) -> Metrics:
     """What a person reads first: all means, the pass@k family at the largest k, and the coverage they rest on."""
-    means = {name: value for name, value in fields.items() if name.startswith("mean/")}
+    means = {name: value for name, value in fields.items() if name.startswith("mean")}
     most = max((int(name.partition("@")[2].partition("/")[0]) for name in passes if name.endswith("/num_tasks")), default=0)
-    last = {name: passes[name] for name in (f"pass@{most}/{REWARD}", f"pass@1[avg-of-{most}]/{REWARD}") if name in passes}
+    family = (f"pass@{most}/{REWARD}", f"pass@1[avg-of-{most}]/{REWARD}", f"majority@{most}/{REWARD}")
+    last = {name: passes[name] for name in family if name in passes}
     return {**means, **last, **coverage}
 
 
@@ -124,29 +138,48 @@ def present(column: Sequence[float]) -> list[float]:
     return [value for value in column if value == value]  # noqa: PLR0124 - NaN, the mark of absence, is not equal to itself
 
 
+def is_whole(column: Sequence[float]) -> bool:
+    """Whether every value of ``column`` is there. Sums are NaN when a part is, and infinite only for huge numbers."""
+    return not math.isnan(sum(column))
+
+
+def rewards_by_task(table: RowTable) -> list[list[float]]:
+    """The rewards of each task that has one, in the order of its repeats."""
+    pairs = zip(table.keys, table.column(REWARD), strict=True)
+    groups = (present([reward for _, reward in task]) for _, task in groupby(pairs, key=lambda pair: pair[0] >> 32))
+    return [group for group in groups if group]
+
+
 def _summary_of(name: str, values: list[float]) -> Metrics:
-    return dict(zip(_names_of(name), summarize(values) or _NOTHING, strict=True))
+    return dict(zip(_names_of(name), summarize(values) or NO_FIGURES, strict=True))
 
 
 def _names_of(field: str) -> tuple[str, ...]:
     return tuple(f"{figure}/{field}" for figure in Summary._fields)
 
 
-def _group(task: int, expected: int, keys: Sequence[int]) -> dict[str, Any]:
+def _group(task: int, expected: int, keys: Sequence[int], rewards: Sequence[float]) -> dict[str, Any]:
     return {
         rows.TASK_INDEX: task,
         "num_rollouts": len(keys),
         "expected_num_rollouts": expected,
         "missing_num_rollouts": expected - len(keys),
-        "reward_profile_completion_pct": 100 * len(keys) / expected,
-        "rollout_infos": [{"rollout_id": f"{task}:{repeat_of(key)}"} for key in keys],
+        "reward_profile_completion_pct": 100 * len(keys) / expected if expected else None,
+        # orjson writes NaN as null: a rollout without a reward.
+        "rollout_infos": [
+            {"rollout_id": f"{task}:{key & 0xFFFFFFFF}", rows.ROLLOUT_INDEX: key & 0xFFFFFFFF, REWARD: reward}
+            for key, reward in zip(keys, rewards, strict=True)
+        ],
     }
 
 
 def _rows_by_repeat(table: RowTable) -> dict[int, array[int]]:
     found: dict[int, array[int]] = {}
     for position, key in enumerate(table.keys):
-        found.setdefault(repeat_of(key), array("q")).append(position)
+        repeat = key & 0xFFFFFFFF
+        if repeat not in found:
+            found[repeat] = array("q")
+        found[repeat].append(position)
     return found
 
 
@@ -157,28 +190,13 @@ def _repeat_summary(name: str, values: list[float]) -> Metrics:
     metrics[f"sem/{name}"] = None if std is None else std / math.sqrt(len(values))
     metrics[f"p25/{name}"] = quantile(ordered, 0.25) if ordered else None
     metrics[f"p75/{name}"] = quantile(ordered, 0.75) if ordered else None
+    interval = mean_interval(ordered, range_of(ordered[0], ordered[-1])) if ordered else None
+    metrics[f"ci_low_95/{name}"], metrics[f"ci_high_95/{name}"] = interval or (None, None)
     return metrics
 
 
-def _rewards_by_task(table: RowTable) -> list[list[float]]:
-    pairs = zip(table.keys, table.column(REWARD), strict=True)
-    groups = (present([reward for _, reward in task]) for _, task in groupby(pairs, key=lambda pair: task_of(pair[0])))
-    return [group for group in groups if group]
-
-
-def _best_of(task: Sequence[float], k: int, *, is_binary: bool) -> float:
-    if is_binary:
-        return pass_at(k, samples=len(task), right=int(math.fsum(task)))
-    return max(task[:k])
-
-
-def _spread(tasks: Sequence[Sequence[float]], k: int) -> Metrics:
-    runs = [100 * mean_of([task[run] for task in tasks]) for run in range(k)]
-    within = [100 * spread for task in tasks if (spread := deviation(task[:k])) is not None]
-    std = deviation(runs)
-    prefix = f"pass@1[avg-of-{k}]/{REWARD}"
-    return {
-        f"{prefix}/std_dev_across_runs": std,
-        f"{prefix}/std_err_across_runs": None if std is None else std / math.sqrt(k),
-        f"{prefix}/avg_sample_std_dev": mean_of(within) if within else None,
-    }
+def _bounds(rewards: Sequence[float], expected: int | None) -> tuple[float, float] | tuple[None, None]:
+    if not rewards or not expected or min(rewards) < 0 or max(rewards) > 1:
+        return None, None
+    total = math.fsum(rewards)
+    return total / expected, (total + (expected - len(rewards))) / expected

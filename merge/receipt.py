@@ -20,6 +20,7 @@ from collector import jsonl
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError, GymEvalError
 from collector.settings import RetrySettings, StrictModel
+from merge.legacy import read_legacy
 from merge.publish import Written
 from merge.shards import ShardView, read_shard
 
@@ -164,12 +165,20 @@ def _check_files(merged: RunArtifacts, receipt: Receipt) -> ProjectionCheck | No
 def _check_inputs(merged: RunArtifacts, receipt: Receipt, shards: Sequence[ShardView] | None) -> ProjectionCheck | None:
     base = merged.rollouts.absolute().parent
     try:
-        views = shards or [read_shard(RunArtifacts(base / entry.path), RetrySettings()) for entry in receipt.inputs]
+        views = shards or _read_again([RunArtifacts(base / path) for path in dict.fromkeys(i.path for i in receipt.inputs)])
     except (GymEvalError, OSError) as error:
         return ProjectionCheck(ProjectionState.STALE, f"an input cannot be read: {error}", receipt)
     if tuple(input_record(view, merged) for view in views) != receipt.inputs:
         return ProjectionCheck(ProjectionState.STALE, "the inputs went on since it was made.", receipt)
     return None
+
+
+def _read_again(inputs: Sequence[RunArtifacts]) -> list[ShardView]:
+    """The inputs as they stand now: shards of a run, or files without a manifest."""
+    retry = RetrySettings()
+    if all(artifacts.manifest.exists() for artifacts in inputs):
+        return [read_shard(artifacts, retry) for artifacts in inputs]
+    return [shard for agent in read_legacy(inputs, retry).agents for shard in agent.shards]
 
 
 def file_sha256(path: Path) -> str:

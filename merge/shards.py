@@ -21,6 +21,7 @@ from merge.select import SelectedRows, key_of, select_rows
 
 #: Reads of a shard that changes meanwhile; one that never rests is refused when its payload is checked.
 _READS: Final = 3
+_WITHOUT_OUTCOME: Final = frozenset({Code.NEVER, Code.UNKNOWN})
 
 
 class FileMark(NamedTuple):
@@ -51,6 +52,10 @@ class ShardView:
     #: SHA-256 over the state of every rollout: equal digests mean the same selection and the same counts.
     state_sha256: str
     marks: dict[Path, FileMark]
+    #: The routing class of every rollout whose latest attempt failed, by key.
+    failures: dict[int, str]
+    #: Keys of rollouts whose latest attempt has no outcome, or that had none, rising.
+    missing: array[int]
 
     def is_unchanged(self) -> bool:
         """Whether all files of the shard are the ones that were read."""
@@ -62,7 +67,7 @@ class ShardView:
         The journal may have grown: the session that recorded the last row says so when it ends.
         """
         for path in (self.artifacts.rollouts, self.artifacts.inventory, self.artifacts.manifest):
-            if not path.exists() or FileMark.of(path) != self.marks[path]:
+            if path in self.marks and not (path.exists() and FileMark.of(path) == self.marks[path]):
                 raise RefusedError("the file changed while it was merged.", "Merge again when its collector has ended.", path)
 
 
@@ -95,6 +100,8 @@ def _read_once(artifacts: RunArtifacts, retry: RetrySettings) -> ShardView:
             rewards=array("d", (r for r, code in zip(history.rewards, history.codes, strict=True) if code == Code.MEASURED)),
             state_sha256=_digest(history),
             marks=marks,
+            failures={keys[index]: name for index, name in history.classes.items()},
+            missing=array("q", sorted(keys[i] for i, code in enumerate(history.codes) if code in _WITHOUT_OUTCOME)),
         )
 
 

@@ -25,18 +25,37 @@ _COMPANION_ENDS: Final = (
     "_reward_profiling.jsonl",
     "_verdicts.jsonl",
 )
+_SHARD_PATTERNS: Final = ("*-of-*/rollouts.jsonl", "g[0-9]*/*-of-*/rollouts.jsonl")
 _GLOB_SIGNS: Final = frozenset("*?[")
 
 
 def resolve_sources(inputs: Sequence[str | Path], *, allow_partial: bool = False) -> Inputs:
-    """The shards that ``inputs`` name, each once. Raises NotFoundError, RefusedError or IdentityError.
+    """The shards that ``inputs`` name, each once. Raises NotFoundError, RefusedError or IdentityError."""
+    return bind_inputs([read_source(run) for run in find_runs(inputs)], allow_partial=allow_partial)
+
+
+def find_runs(inputs: Sequence[str | Path]) -> list[RunArtifacts]:
+    """The runs that ``inputs`` name, each once, with or without a manifest. Raises NotFoundError or RefusedError.
 
     An input is a rollouts path, a glob, a shard's directory, a benchmark's directory or a run's directory with one benchmark.
     """
     found = _distinct(path for item in inputs for path in _expand(str(item)))
     if not found:
         raise NotFoundError("no input is named.", "Name shards, globs or a run's directory.")
-    return bind_inputs([read_source(RunArtifacts(path)) for path in found], allow_partial=allow_partial)
+    return [RunArtifacts(path) for path in found]
+
+
+def are_legacy(runs: Sequence[RunArtifacts]) -> bool:
+    """Whether ``runs`` are files without a manifest. Raises RefusedError when only some are: they cannot be one experiment."""
+    with_manifest = [run for run in runs if run.manifest.exists() or run.manifest.is_symlink()]
+    if with_manifest and len(with_manifest) < len(runs):
+        other = next(run for run in runs if run not in with_manifest)
+        raise RefusedError(
+            f"a file without a manifest, among shards of a run such as {with_manifest[0].rollouts}.",
+            "Merge them apart: nothing shows that they are one experiment.",
+            other.rollouts,
+        )
+    return not with_manifest
 
 
 def read_source(artifacts: RunArtifacts) -> tuple[RunArtifacts, Manifest]:
@@ -86,7 +105,10 @@ def _in_directory(path: Path) -> list[Path]:
 
 
 def _shards_of(benchmark: Path) -> list[Path]:
-    return sorted((benchmark / "shards").glob("*-of-*/rollouts.jsonl")) if benchmark.is_dir() else []
+    if not benchmark.is_dir():
+        return []
+    # A resubmission plans what is unfinished anew, in a directory of its own beside the first shards.
+    return sorted(path for pattern in _SHARD_PATTERNS for path in (benchmark / "shards").glob(pattern))
 
 
 def _own_rollouts(directory: Path) -> list[Path]:

@@ -52,10 +52,17 @@ def _check_kind(target: Path) -> None:
 
 
 def _refuse_companions(place: Path) -> None:
-    present = RunArtifacts(place).recovery_companions_present()
+    present = [path.name for path in RunArtifacts(place).recovery_companions_present()] or _in_other_case(place)
     if present:
-        names = ", ".join(path.name for path in present)
+        names = ", ".join(present)
         raise RefusedError(f"the target belongs to a run: {names} beside it.", _ELSEWHERE, place)
+
+
+def _in_other_case(place: Path) -> list[str]:
+    """Companions whose names differ in case only: one file where this directory is copied to a system without case."""
+    wanted = {path.name.casefold() for path in RunArtifacts(place).recovery_companions}
+    parent = place.absolute().parent
+    return sorted(path.name for path in parent.iterdir() if path.name.casefold() in wanted) if parent.is_dir() else []
 
 
 def _refuse_alias(target: Path, resolved: Path, source: RunArtifacts) -> None:
@@ -75,7 +82,7 @@ def _written_beside(target: Path) -> Iterable[Path]:
 
 
 def _is_same(resolved: Path, path: Path) -> bool:
-    if resolved == path.resolve():
+    if str(resolved).casefold() == str(path.resolve()).casefold():
         return True
     # A hard link has a path of its own; on a file system without case, so has another spelling.
     return resolved.exists() and path.exists() and FileId.of(resolved.stat()) == FileId.of(path.stat())

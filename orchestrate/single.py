@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from collector.artifacts import RunArtifacts
 from collector.settings import RetrySettings
-from merge.aggregate import publish_aggregate
-from merge.generation import agent_name, whole_inventory
-from merge.row_blocks import read_rows
+from merge.generation import plan_generation, publish_metrics_only
+from merge.identity import bind_inputs
 from merge.shards import read_shard
-from merge.table import RowTable
+from merge.sources import read_source
 
 
 def publish_metrics(artifacts: RunArtifacts, retry: RetrySettings) -> None:
     """Publish the aggregate of ``artifacts``. Nothing else is written. Raises CorruptArtifactError for a damaged row."""
-    shard = read_shard(artifacts, retry)
-    table = RowTable()
-    for block in read_rows([shard]):
-        table.see(block)
-    publish_aggregate(
-        artifacts.aggregate,
-        table,
-        whole_inventory([shard]),
-        agent=agent_name(shard.manifest),
-        expected=shard.manifest.expected,
-    )
+    inputs = bind_inputs([read_source(artifacts)], allow_partial=True)
+    publish_metrics_only(artifacts, plan_generation(inputs, [read_shard(artifacts, retry)]))

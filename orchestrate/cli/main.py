@@ -22,6 +22,9 @@ EVAL = {
     "run": "collect one benchmark here and now",
     "submit": "turn a YAML file into jobs",
     "status": "show how far a submitted run is",
+    "aggregate": "merge shards into one file with coverage and metrics",
+    "merge": "merge shards, or check a merged file against them",
+    "compare": "compare runs of one dataset, and guard a score",
     "health-check": "check saved rollouts for empty answers, failed calls and the like",
     "report": "put scores, coverage, failures and timings of a run into one HTML file",
 }

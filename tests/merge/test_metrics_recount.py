@@ -92,9 +92,11 @@ def test_the_mean_in_metrics_and_in_coverage_is_one_number(made: Plan) -> None:
 def test_coverage_stands_beside_the_score(made: Plan) -> None:
     key = merged_entry(made)["key_metrics"]
 
+    rewards = plain_values(plain_rows(made), "reward")
     assert {name.partition("/")[2]: value for name, value in key.items() if name.startswith("coverage/")} == {
         "expected": 21, "scored": 14, "missing": 3, "imputed": 0, "measured_rollouts": 14, "masked_rollouts": 3,
-        "unscored_rollouts": 1, "measured_tasks": 6, "fully_masked_tasks": 1,
+        "unscored_rollouts": 1, "measured_tasks": 6, "fully_masked_tasks": 1, "failures_counted_as_zero": 0,
+        "reward_lower_bound": math.fsum(rewards) / 21, "reward_upper_bound": (math.fsum(rewards) + 7) / 21,
     }  # fmt: skip
 
 

@@ -147,7 +147,8 @@ def test_the_receipt_names_what_was_merged_and_says_partial_only_when_it_is(tmp_
     other = RunArtifacts(tmp_path / "part.jsonl")
     merge_paths([shard.rollouts for shard in shards[:2]], other.rollouts, allow_partial=True)
 
-    part = json.loads(other.receipt.read_bytes())
+    part = json.loads((tmp_path / "part.partial_merge.json").read_bytes())
+    assert not other.rollouts.exists()
     assert next(iter(part)) == "partial"
     assert part["partial"] is True
     assert part["missing_shards"] == [2]

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from collector.history import Code, History
 from merge.figures import pass_at, quantile, summarize
+from merge.row_blocks import RowBlock
 from merge.select import OverlapError, key_of, order_runs, repeat_of, select_rows, task_of
-from merge.table import row_numbers
+from merge.table import RowTable
 
 KEYS = st.lists(st.integers(0, 200), unique=True, max_size=40)
 
@@ -114,10 +115,12 @@ SCALARS = (
 def test_the_numbers_of_a_row_are_those_a_plain_reading_finds(row: dict, usage: dict, masked: bool) -> None:
     line = orjson.dumps({**row, "response": {"usage": usage}, "mask_sample": masked})
 
-    numbers, is_masked = row_numbers(line)
+    table = RowTable()
+    table.see(RowBlock(line, (0,), (len(line),)))
 
     flags = {"mask_sample", "execute_only"}
     own = {k: v for k, v in row.items() if not k.startswith("_") and isinstance(v, int | float) and k != "response"}
     used = {k: v for k, v in usage.items() if not k.startswith("_") and isinstance(v, int | float)}
-    assert numbers == {k: float(v) for k, v in {**used, **own}.items() if k not in flags}
-    assert is_masked is masked
+    wanted = {k: float(v) for k, v in {**used, **own}.items() if k not in flags}
+    assert {name: table.column(name)[0] for name in table.fields} == ({} if masked else wanted)
+    assert (list(table.keys), list(table.masked)) == (([], [0]) if masked else ([0], []))

@@ -61,7 +61,7 @@ def test_a_partial_merge_counts_the_missing_rollouts_and_names_their_shards(made
 
     assert report.coverage.partial
     assert (report.coverage.measured, report.coverage.expected, report.coverage.unfinished) == (2, 6, 4)
-    text = (tmp_path / "part_coverage.json").read_text()
+    text = (tmp_path / "part.partial_coverage.json").read_text()
     assert text.startswith('{\n  "partial": true')
     assert '"missing_shards": [\n    0,\n    2\n  ]' in text
 

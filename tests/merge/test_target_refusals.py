@@ -83,6 +83,14 @@ def test_one_recovery_companion_in_any_form_is_enough_to_refuse(
     refused(made, target, f"belongs to a run: combined{tag}")
 
 
+@pytest.mark.parametrize("tag", COMPANIONS)
+def test_a_companion_in_another_case_refuses_too(made: Plan, tmp_path: Path, tag: str) -> None:
+    target = tmp_path / "Combined.jsonl"
+    (tmp_path / f"cOMBINED{tag}").write_bytes(b"")
+
+    refused(made, target, f"belongs to a run: cOMBINED{tag}")
+
+
 def test_a_companion_beside_the_file_behind_a_link_refuses_too(made: Plan, tmp_path: Path) -> None:
     real = tmp_path / "run" / "real.jsonl"
     real.parent.mkdir()
@@ -100,6 +108,10 @@ def input_itself(made: Plan, tmp_path: Path) -> Path:
 
 def input_by_a_detour(made: Plan, tmp_path: Path) -> Path:
     return made.directory / "." / "shards" / ".." / "shards" / "1-of-2" / "rollouts.jsonl"
+
+
+def input_in_another_case(made: Plan, tmp_path: Path) -> Path:
+    return made.shards[1].rollouts.with_name("Rollouts.jsonl")
 
 
 def link_to_an_input(made: Plan, tmp_path: Path) -> Path:
@@ -163,6 +175,7 @@ def a_parent_that_is_a_file(made: Plan, tmp_path: Path) -> Path:
     [
         (input_itself, "the target"),
         (input_by_a_detour, "the target"),
+        (input_in_another_case, "the target"),
         (link_to_an_input, "the target"),
         (hard_link_to_an_input, "the target is an input"),
         (journal_of_an_input, "companion of an input"),

@@ -1,0 +1,126 @@
+"""One side of a comparison: what a metrics file says, with NeMo Gym's own files read as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from collector import jsonl
+from collector.artifacts import RunArtifacts
+from collector.errors import CorruptArtifactError, NotFoundError, RefusedError
+from merge.metrics import REWARD
+
+_METRICS_END: Final = "_aggregate_metrics.json"
+_MEAN: Final = "mean/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """A run as its metrics file describes it."""
+
+    path: Path
+    agent: str
+    #: Digest of the tasks' content; empty when the file has none.
+    source_digest: str
+    is_partial: bool
+    #: Rollouts that were expected and that have a score; None when the file does not say.
+    expected: int | None
+    scored: int | None
+    #: What the mean reward would be with all others 0, and 1; None for rewards outside [0, 1] or without coverage.
+    bounds: tuple[float, float] | None
+    #: ``mean/<field>`` over all rollouts.
+    means: Mapping[str, float]
+    #: Of each field, the mean of every task that has one.
+    tasks: Mapping[str, Mapping[int, float]]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every expected rollout has a score."""
+        return self.expected is not None and self.scored == self.expected
+
+
+def load_side(named: Path, agent: str | None = None) -> Side:
+    """The run that ``named`` names: a merged rollouts file, a directory with one, or a metrics file.
+
+    Raises NotFoundError without metrics, CorruptArtifactError for another shape, RefusedError when ``agent`` must be named.
+    """
+    path = _metrics_path(named)
+    entries = _entries(path)
+    names = [name for name, _ in entries]
+    if agent is None and len(entries) > 1:
+        raise RefusedError(f"the file has several agents: {', '.join(names)}.", "Name one with --agent.", path)
+    chosen = next((entry for name, entry in entries if agent in (None, name)), None)
+    if chosen is None:
+        raise NotFoundError(f"the file has no agent {agent!r}.", f"It has: {', '.join(names)}.", path)
+    return _side(path, chosen)
+
+
+def _metrics_path(named: Path) -> Path:
+    if named.is_dir():
+        found = [path for path in (RunArtifacts(named / "rollouts.jsonl").aggregate,) if path.is_file()]
+        found = found or sorted(named.glob(f"*{_METRICS_END}")) or sorted(named.glob(f"*/rollouts{_METRICS_END}"))
+        if len(found) > 1:
+            raise RefusedError(f"several metrics files: {', '.join(map(str, found))}.", "Name one.", named)
+        if not found:
+            raise NotFoundError("there are no metrics in this directory.", "Run gym eval aggregate first.", named)
+        return found[0]
+    path = named if named.name.endswith(_METRICS_END) else RunArtifacts(named).aggregate
+    if not path.is_file():
+        raise NotFoundError("there are no metrics.", "Run gym eval aggregate first.", path)
+    return path
+
+
+def _entries(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    try:
+        value = jsonl.loads(path.read_bytes())
+    except ValueError as error:
+        raise CorruptArtifactError(path, 0, f"not JSON ({error}).") from error
+    entries = value if isinstance(value, list) else []
+    found = [(_agent_of(entry), entry) for entry in entries if isinstance(entry, dict)]
+    if not found or len(found) < len(entries):
+        raise CorruptArtifactError(path, 0, "not a metrics file: it is a list of one object an agent.")
+    return found
+
+
+def _agent_of(entry: dict[str, Any]) -> str:
+    reference = entry.get("agent_ref")
+    name = reference.get("name") if isinstance(reference, dict) else None
+    return name if isinstance(name, str) else "agent"
+
+
+def _side(path: Path, entry: dict[str, Any]) -> Side:
+    overall = {**_numbers(entry.get("key_metrics")), **_numbers(entry.get("agent_metrics"))}
+    expected, scored = overall.get("coverage/expected"), overall.get("coverage/scored")
+    low, high = overall.get("coverage/reward_lower_bound"), overall.get("coverage/reward_upper_bound")
+    digest = entry.get("source_digest")
+    return Side(
+        path=path,
+        agent=_agent_of(entry),
+        source_digest=digest if isinstance(digest, str) else "",
+        is_partial=entry.get("partial") is True,
+        expected=None if expected is None else int(expected),
+        scored=None if scored is None else int(scored),
+        bounds=None if low is None or high is None else (low, high),
+        means={name.removeprefix(_MEAN): value for name, value in overall.items() if name.startswith(_MEAN)},
+        tasks=_tasks(entry.get("group_level_metrics")),
+    )
+
+
+def _tasks(groups: object) -> dict[str, dict[int, float]]:
+    tasks: dict[str, dict[int, float]] = {REWARD: {}}
+    for group in groups if isinstance(groups, list) else []:
+        number = group.get("_ng_task_index") if isinstance(group, dict) else None
+        if not isinstance(number, int):
+            continue
+        for name, value in _numbers(group).items():
+            if name.startswith(_MEAN):
+                tasks.setdefault(name.removeprefix(_MEAN), {})[number] = value
+    return tasks
+
+
+def _numbers(values: object) -> dict[str, float]:
+    if not isinstance(values, dict):
+        return {}
+    return {name: value for name, value in values.items() if isinstance(value, int | float) and not isinstance(value, bool)}

@@ -1,0 +1,128 @@
+"""A comparison as Markdown for people and JSON for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+import orjson
+
+from merge.compare import Comparison, Flip, MetricDifference
+from merge.compare_load import Side
+from merge.gate import GateResult
+
+FORMAT: Final = 1
+#: Flips shown in the Markdown; the JSON has all of them.
+_SHOWN: Final = 20
+
+
+def encode_json(comparisons: Sequence[Comparison], gates: Sequence[GateResult]) -> bytes:
+    """The file's bytes: indented JSON with a final newline."""
+    report = {
+        "schema_version": FORMAT,
+        "base": _side(comparisons[0].base),
+        "candidates": [_candidate(comparison) for comparison in comparisons],
+        "gates": [asdict(result) for result in gates],
+    }
+    return orjson.dumps(report, option=orjson.OPT_INDENT_2) + b"\n"
+
+
+def encode_markdown(comparisons: Sequence[Comparison], gates: Sequence[GateResult]) -> bytes:
+    """The file's bytes."""
+    lines = ["# Comparison", "", f"Base: `{comparisons[0].base.path}` ({coverage_text(comparisons[0].base)})"]
+    for comparison in comparisons:
+        lines += ["", *_section(comparison)]
+    if gates:
+        lines += ["", "## Gates", "", "| gate | candidate | result | why |", "| --- | --- | --- | --- |"]
+        lines += [
+            f"| {g.gate.metric} at least {g.gate.min_delta:+g} | `{g.candidate}` | **{g.state}** | {g.reason} |" for g in gates
+        ]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def coverage_text(side: Side) -> str:
+    """``90/100 scored``, with the word partial where the file says so."""
+    scored, expected = ("?" if count is None else count for count in (side.scored, side.expected))
+    return f"{scored}/{expected} scored{', partial' if side.is_partial else ''}"
+
+
+def number_text(value: float | None, *, sign: bool = False) -> str:
+    """Four digits, or a dash for what is not there."""
+    return "-" if value is None else f"{value:+.4g}" if sign else f"{value:.4g}"
+
+
+def interval_text(metric: MetricDifference) -> str:
+    """``[-0.01, 0.02]``, or a dash."""
+    return "-" if metric.interval is None else f"[{metric.interval.low:+.4g}, {metric.interval.high:+.4g}]"
+
+
+def _section(comparison: Comparison) -> list[str]:
+    candidate = comparison.candidate
+    how = comparison.metrics[0].pairing.value if comparison.metrics else "not"
+    lines = [
+        f"## `{candidate.path}`",
+        "",
+        f"{coverage_text(candidate)}; compared {how}, one observation a task.",
+        "",
+        "| metric | base | candidate | difference | 95 % interval | tasks | verdict |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    lines += [_row(metric) for metric in comparison.metrics]
+    if not comparison.is_paired:
+        return [*lines, "", "Nothing shows that both runs asked the same tasks, so none are paired and flips are not known."]
+    lines += [
+        "",
+        f"Tasks that pass now and did not: {len(comparison.fixed)}; that passed and do not: {len(comparison.broken)}.",
+    ]
+    for name, flips in (("Fixed", comparison.fixed), ("Broken", comparison.broken)):
+        lines += _flips(name, flips)
+    return lines
+
+
+def _row(metric: MetricDifference) -> str:
+    verdict = f"{metric.verdict}{f' ({metric.reason})' if metric.reason else ''}"
+    cells = [
+        metric.metric,
+        number_text(metric.base),
+        number_text(metric.candidate),
+        number_text(metric.delta, sign=True),
+        interval_text(metric),
+        str(metric.tasks),
+        verdict,
+    ]
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _flips(name: str, flips: Sequence[Flip]) -> list[str]:
+    if not flips:
+        return []
+    ranked = sorted(flips, key=lambda flip: (-abs(flip.candidate - flip.base), flip.task))
+    shown = [f"{flip.task} ({flip.base:.3g} to {flip.candidate:.3g})" for flip in ranked[:_SHOWN]]
+    more = f" and {len(flips) - _SHOWN} more" if len(flips) > _SHOWN else ""
+    return ["", f"{name}: {', '.join(shown)}{more}."]
+
+
+def _side(side: Side) -> dict[str, Any]:
+    return {
+        "path": str(side.path),
+        "agent": side.agent,
+        "source_digest": side.source_digest,
+        "partial": side.is_partial,
+        "expected": side.expected,
+        "scored": side.scored,
+        "reward_bounds": side.bounds,
+    }
+
+
+def _metric(metric: MetricDifference) -> dict[str, Any]:
+    return {**asdict(metric), "interval": None if metric.interval is None else list(metric.interval)}
+
+
+def _candidate(comparison: Comparison) -> dict[str, Any]:
+    return {
+        **_side(comparison.candidate),
+        "paired": comparison.is_paired,
+        "metrics": [_metric(metric) for metric in comparison.metrics],
+        "flips": {"fixed": [asdict(f) for f in comparison.fixed], "broken": [asdict(f) for f in comparison.broken]},
+    }

@@ -1,0 +1,164 @@
+"""What lines of NeMo Gym's own files say: result rows, failures and inventory rows, without a manifest to hold them against."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from collector import jsonl, rows
+from collector.errors import CorruptArtifactError
+from collector.outcomes import FailureClass
+
+T = TypeVar("T")
+_ADVICE: Final = "Restore the file, or leave it out."
+
+
+class AgentRef(msgspec.Struct, frozen=True):
+    """Who answered."""
+
+    name: str | None = None
+
+
+class _Input(msgspec.Struct, frozen=True):
+    input: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Stamped(msgspec.Struct, frozen=True, kw_only=True):
+    """Which rollout a line is of. Without both numbers nobody can tell."""
+
+    task: int = msgspec.field(name=rows.TASK_INDEX)
+    repeat: int = msgspec.field(name=rows.ROLLOUT_INDEX)
+    agent_ref: AgentRef | None = None
+
+    @property
+    def agent(self) -> str | None:
+        """The agent's name; files of a single agent may leave it out."""
+        return self.agent_ref.name if self.agent_ref else None
+
+    @property
+    def key(self) -> int:
+        return self.task << 32 | self.repeat
+
+
+class ResultRow(_Stamped, frozen=True, kw_only=True):
+    """What of a result row decides a count."""
+
+    server: str | None = msgspec.field(name="_ng_environment_server", default=None)
+    reward: float | int | None = None
+    mask_sample: bool | None = None
+    response: rows.SavedResponse | None = None
+
+    @property
+    def is_truncated(self) -> bool:
+        return rows.SavedVerdict(response=self.response).is_truncated
+
+
+class FailureRow(_Stamped, frozen=True, kw_only=True):
+    """What of a failure row decides a count."""
+
+    server: str | None = msgspec.field(name="_ng_environment_server", default=None)
+    failure_class: str = msgspec.field(name=rows.FAILURE_CLASS)
+    terminal: bool | None = msgspec.field(name="_ng_failure_terminal", default=None)
+    kind: str | None = msgspec.field(name="failure_kind", default=None)
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.terminal is True or self.failure_class == FailureClass.PERMANENT
+
+
+class InventoryRow(_Stamped, frozen=True, kw_only=True):
+    """What of an inventory row tells whether two runs asked the same."""
+
+    params: _Input | None = msgspec.field(name="responses_create_params", default=None)
+
+    @property
+    def question(self) -> bytes:
+        return bytes(self.params.input) if self.params else b""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a row stands. ``length`` and ``checksum`` count a newline even where the file's last line has none."""
+
+    path: Path
+    line: int
+    offset: int
+    length: int
+    checksum: int
+
+    def read(self) -> bytes:
+        """The row's bytes, newline included."""
+        with self.path.open("rb", buffering=0) as file:
+            data = os.pread(file.fileno(), self.length, self.offset)
+        return data if data.endswith(b"\n") else data + b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyFile:
+    """One rollouts path with the companions that are there, read once. ``notes`` are for people."""
+
+    path: Path
+    results: list[tuple[ResultRow, Place]] = field(default_factory=list[tuple[ResultRow, Place]])
+    failures: list[FailureRow] = field(default_factory=list[FailureRow])
+    #: None: there is no inventory, so nobody knows what was expected.
+    inventory: list[InventoryRow] | None = None
+    notes: list[str] = field(default_factory=list[str])
+
+
+_results: Final = msgspec.json.Decoder(ResultRow)
+_failures: Final = msgspec.json.Decoder(FailureRow)
+_inventory: Final = msgspec.json.Decoder(InventoryRow)
+
+
+def read_legacy_file(path: Path, failures: Path, inventory: Path) -> LegacyFile:
+    """The three files as they are. Raises CorruptArtifactError for a line that is no row; a torn last one is passed over."""
+    found = LegacyFile(path, inventory=[] if inventory.is_file() else None)
+    for row, line in _rows_of(path, _results, "result", found.notes):
+        found.results.append((row, Place(path, line.number, line.offset, len(line.data), zlib.crc32(line.data))))
+    if failures.is_file():
+        found.failures.extend(row for row, _ in _rows_of(failures, _failures, "failure", found.notes))
+    if found.inventory is not None:
+        found.inventory.extend(row for row, _ in _rows_of(inventory, _inventory, "inventory", found.notes))
+    return found
+
+
+class _Line(NamedTuple):
+    number: int
+    offset: int
+    data: bytes
+    is_whole: bool
+
+
+def _rows_of(path: Path, decoder: msgspec.json.Decoder[T], what: str, notes: list[str]) -> Iterator[tuple[T, _Line]]:
+    for line in _lines(path):
+        try:
+            yield rows.parse_part(decoder, line.data), line
+        except ValueError as error:
+            if not line.is_whole and _is_torn(line.data):
+                notes.append(f"{path}:{line.number}: the last line is torn and was passed over.")
+                return
+            raise CorruptArtifactError(path, line.number, f"not a {what} row ({error}).", _ADVICE) from error
+
+
+def _lines(path: Path) -> Iterator[_Line]:
+    offset = 0
+    with path.open("rb", buffering=1 << 20) as file:
+        for number, data in enumerate(file, start=1):
+            is_whole = data.endswith(b"\n")
+            yield _Line(number, offset, data if is_whole else data + b"\n", is_whole)
+            offset += len(data)
+
+
+def _is_torn(data: bytes) -> bool:
+    """Whether the text was cut short; whole JSON that only lacks its newline was not, and must be a row."""
+    try:
+        jsonl.loads(data)
+    except ValueError:
+        return True
+    return False

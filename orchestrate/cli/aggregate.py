@@ -1,0 +1,198 @@
+"""``gym eval aggregate``: shards become one file of rows, its coverage and its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrate.cli.parser import CommandParser
+
+if TYPE_CHECKING:
+    from collector.coverage import Coverage
+    from collector.settings import RetrySettings
+    from merge.command import MergeReport
+    from merge.generation import Reporting
+
+#: What can be said as ``key=value`` too, with or without a plus, as NeMo Gym's command takes it.
+_KEYS = (
+    "input_glob",
+    "output_jsonl_fpath",
+    "merge_shards",
+    "count_failure_classes_as_zero",
+    "count_missing_rollouts_as_zero",
+    "retry_terminal_timeouts",
+    "max_attempts",
+    "max_interruptions",
+    "metrics",
+)
+
+
+def main(argv: list[str]) -> int:
+    """Aggregate, print the scores with their coverage, and return 0 when everything completed.
+
+    Raises IncompleteError (6) when something is missing, partial output or not, NothingMeasuredError (7), NoTasksError (8).
+    """
+    args = _parser().parse_intermixed_args(argv)
+    inputs, keys = _split(args.inputs)
+    from collector.errors import RequestError
+    from merge.command import merge_paths
+
+    patterns = [*inputs, *_patterns(args.input_glob), *_patterns(keys.get("input_glob"))]
+    output = args.output or keys.get("output_jsonl_fpath")
+    if not patterns or output is None:
+        raise RequestError("an input and an output are needed.", "Usage: gym eval aggregate RUN -o FILE.jsonl.")
+    report = merge_paths(
+        patterns,
+        Path(output),
+        allow_partial=args.allow_partial,
+        retry=_retry(keys),
+        reporting=_reporting(keys),
+        with_rows=_flag(keys, "merge_shards", default=True),
+    )
+    return tell(report, as_json=args.json)
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        prog="gym eval aggregate",
+        description="Merge shards into one file with coverage and metrics. "
+        "Example: gym eval aggregate runs/math-1f2e3d4c/math -o math.jsonl",
+        epilog="Keys, as KEY=VALUE or +KEY=VALUE: count_missing_rollouts_as_zero=true, count_failure_classes_as_zero=[a,b], "
+        "retry_terminal_timeouts=true, max_attempts=N, max_interruptions=N, merge_shards=false (coverage and metrics only), "
+        "metrics=[a,b] (of installed packages), input_glob=..., output_jsonl_fpath=...",
+    )
+    parser.add_argument("inputs", nargs="*", metavar="RUN", help="rollouts files, globs, or directories of shards; then keys")
+    parser.add_argument("-i", "--input-glob", metavar="GLOB[,GLOB]", help="patterns of rollouts files")
+    parser.add_argument("-o", "--output", metavar="PATH", help="the merged file; its companions are written beside it")
+    parser.add_argument(
+        "--allow-partial",
+        action="store_true",
+        help="merge what there is; the output is labelled and named <stem>.partial.jsonl",
+    )
+    parser.add_argument("--json", action="store_true", help="print coverage and key metrics as JSON")
+    return parser
+
+
+def _split(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """Inputs and keys. A word is a key's when it has a known name before its first =, or begins with a plus."""
+    from collector.errors import RequestError
+    from collector.registry import unknown_name_hint
+
+    inputs: list[str] = []
+    keys: dict[str, Any] = {}
+    for word in words:
+        name, sign, value = word.lstrip("+").partition("=")
+        if sign and name in _KEYS:
+            keys[name] = _value(value)
+        elif word.startswith("+"):
+            raise RequestError(f"unknown key {name!r}.", unknown_name_hint(name, sorted(_KEYS)))
+        else:
+            inputs.append(word)
+    return inputs, keys
+
+
+def _value(text: str) -> Any:
+    import yaml
+
+    return yaml.safe_load(text)
+
+
+def _patterns(value: object) -> list[str]:
+    return [part for part in str(value).split(",") if part] if value is not None else []
+
+
+def _flag(keys: dict[str, Any], name: str, *, default: bool = False) -> bool:
+    from collector.errors import RequestError
+
+    value = keys.get(name, default)
+    if not isinstance(value, bool):
+        raise RequestError(f"{name} is {value!r}.", "It is true or false.")
+    return value
+
+
+def _names(keys: dict[str, Any], name: str) -> tuple[str, ...]:
+    from collector.errors import RequestError
+
+    value = keys.get(name) or []
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise RequestError(f"{name} is {value!r}.", f"It is a list: {name}=[a,b].")
+    return tuple(value)
+
+
+def _retry(keys: dict[str, Any]) -> RetrySettings:
+    from pydantic import ValidationError
+
+    from collector.errors import RequestError
+    from collector.settings import RetrySettings
+
+    names = ("retry_terminal_timeouts", "max_attempts", "max_interruptions")
+    try:
+        return RetrySettings.model_validate({name: keys[name] for name in names if name in keys})
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise RequestError(f"{problem['loc'][0]}: {problem['msg']}.", "Change it.") from error
+
+
+def _reporting(keys: dict[str, Any]) -> Reporting:
+    from merge.counting import Counting
+    from merge.generation import Reporting
+
+    counting = Counting(_names(keys, "count_failure_classes_as_zero"), _flag(keys, "count_missing_rollouts_as_zero"))
+    return Reporting(counting, _names(keys, "metrics"))
+
+
+def tell(report: MergeReport, *, as_json: bool) -> int:
+    """Print ``report``; return 0, or raise what its coverage means."""
+    import json
+    import sys
+
+    from collector.artifacts import RunArtifacts
+    from orchestrate.outcome import check_outcome
+
+    merged = RunArtifacts(report.target)
+    coverage: dict[str, Any] = json.loads(merged.coverage.read_bytes())
+    if as_json:
+        key = [{"agent": a["agent_ref"]["name"], **a["key_metrics"]} for a in json.loads(merged.aggregate.read_bytes())]
+        print(json.dumps({"output": str(report.target), "coverage": coverage, "key_metrics": key}, indent=2))
+    else:
+        print("\n".join(_lines(report, coverage, merged)))
+        for note in report.notes:
+            print(note, file=sys.stderr)
+    if report.is_expected_known or not report.coverage.measured:
+        check_outcome(report.coverage, str(report.target))
+    return 0
+
+
+def _lines(report: MergeReport, coverage: dict[str, Any], merged: Any) -> list[str]:
+    from orchestrate.cli.tables import kinds_of, states_of
+
+    lines = [f"score     {score_text(report.coverage, is_expected_known=report.is_expected_known)}"]
+    counted = coverage.get("counted_as_zero")
+    if counted:
+        total = counted["measured"] + counted["failures_counted_as_zero"] + counted["imputed"]
+        mean = counted["mean_reward_with_zeros"]
+        lines.append(
+            f"with 0s   {'no score' if mean is None else f'{mean:.4g}'} ({total}/{coverage['expected']}): "
+            f"{counted['measured']} measured, {counted['failures_counted_as_zero']} failures counted as 0, "
+            f"{counted['imputed']} missing imputed as 0"
+        )
+    lines.append(f"rollouts  {states_of(report.coverage)}")
+    if report.coverage.truncated:
+        lines.append(f"truncated {report.coverage.truncated} answers stopped at a token limit")
+    if report.coverage.failures_by_kind:
+        lines.append(f"failures  {kinds_of(report.coverage.failures_by_kind)}")
+    if report.coverage.partial:
+        lines.append("PARTIAL   shards or unfinished rollouts are not in it")
+    return [*lines, *(f"  {path}" for path in (merged.rollouts, merged.coverage, merged.aggregate) if path.exists())]
+
+
+def score_text(coverage: Coverage, *, is_expected_known: bool = True) -> str:
+    """The mean with the rollouts it rests on and, for rewards in [0, 1], what it would be with all others 0, and 1."""
+    expected = coverage.expected if is_expected_known else "?"
+    base = f"({coverage.measured}/{expected})"
+    if coverage.mean is None:
+        return f"no score {base}"
+    if coverage.bounds is None or not is_expected_known or coverage.measured == coverage.expected:
+        return f"{coverage.mean:.4g} {base}"
+    return f"{coverage.mean:.4g} {base}, in [{coverage.bounds[0]:.4g}, {coverage.bounds[1]:.4g}] whatever the others would be"

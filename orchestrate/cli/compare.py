@@ -1,0 +1,86 @@
+"""``gym eval compare``: candidates beside a base, and a gate for pipelines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrate.cli.parser import CommandParser
+
+if TYPE_CHECKING:
+    from merge.compare import Comparison
+    from merge.gate import GateResult
+
+#: A gate does not hold, or the evidence does not decide it. Not 6: nothing is unfinished, and waiting would not help.
+_GATE_EXIT = 9
+
+
+def main(argv: list[str]) -> int:
+    """Compare, publish the reports, print them, and return 0, or 9 when a gate did not pass."""
+    args = _parser().parse_args(argv)
+    from collector import durable
+    from merge.compare import compare_all
+    from merge.compare_load import load_side
+    from merge.compare_report import encode_json, encode_markdown
+    from merge.gate import GateState, judge, parse_gate
+
+    gates = [parse_gate(text) for text in args.gate]
+    base = load_side(args.base, args.agent)
+    sides = [load_side(path, args.agent) for path in args.candidates]
+    comparisons = compare_all(base, sides, pair_by_index=args.pair_by_index)
+    results = [judge(gate, comparison) for comparison in comparisons for gate in gates]
+    as_json = encode_json(comparisons, results)
+    folder: Path = args.output_dir or sides[-1].path.parent
+    durable.make_dir(folder)
+    durable.publish(folder / "compare_report.json", as_json)
+    durable.publish(folder / "compare_report.md", encode_markdown(comparisons, results))
+    print(as_json.decode() if args.json else _as_text(comparisons, results, folder), end="")
+    return _GATE_EXIT if any(result.state is not GateState.PASSED for result in results) else 0
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        prog="gym eval compare",
+        description="Compare runs of one dataset. "
+        "Example: gym eval compare base.jsonl new.jsonl --gate mean/reward:min_delta=-0.01",
+        epilog="A run is a merged rollouts file, a directory with one, or an *_aggregate_metrics.json. "
+        "Exit code 9: a gate failed, or the evidence does not decide it.",
+    )
+    parser.add_argument("base", type=Path, metavar="BASE", help="what candidates are held against")
+    parser.add_argument("candidates", type=Path, nargs="+", metavar="CAND", help="one run or several")
+    parser.add_argument("--gate", action="append", default=[], metavar="METRIC:min_delta=N", help="may be given several times")
+    parser.add_argument("--agent", metavar="NAME", help="which agent, where a file has several")
+    parser.add_argument(
+        "--pair-by-index", action="store_true", help="take tasks of equal number for the same where nothing shows it"
+    )
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="where reports go; default: beside the last candidate")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    return parser
+
+
+def _as_text(comparisons: tuple[Comparison, ...], results: list[GateResult], folder: Path) -> str:
+    from merge.compare_report import coverage_text, interval_text, number_text
+    from orchestrate.cli.tables import table
+
+    lines = [f"base       {comparisons[0].base.path} ({coverage_text(comparisons[0].base)})"]
+    for comparison in comparisons:
+        lines.append(f"candidate  {comparison.candidate.path} ({coverage_text(comparison.candidate)})")
+        rows = [
+            [
+                m.metric,
+                number_text(m.base),
+                number_text(m.candidate),
+                number_text(m.delta, sign=True),
+                interval_text(m),
+                m.verdict,
+            ]
+            for m in comparison.metrics
+        ]
+        lines.append(table(["metric", "base", "candidate", "difference", "95 % interval", "verdict"], rows))
+        main_metric = comparison.reward
+        if main_metric is not None and main_metric.reason:
+            lines.append(f"{main_metric.metric}: {main_metric.reason}")
+        if comparison.is_paired:
+            lines.append(f"tasks fixed {len(comparison.fixed)}, broken {len(comparison.broken)}")
+    lines += [f"gate {r.gate.metric} at least {r.gate.min_delta:+g}: {r.state} ({r.reason})" for r in results]
+    return "\n".join([*lines, f"  {folder / 'compare_report.md'}"]) + "\n"

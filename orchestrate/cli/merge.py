@@ -1,0 +1,66 @@
+"""``gym eval merge``: shards become one verified file; ``--check`` holds such a file against its shards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchestrate.cli.parser import CommandParser
+
+
+def main(argv: list[str]) -> int:
+    """Merge as ``aggregate`` does, or check and return 0 when the file is whole and says what its inputs say.
+
+    Raises NotFoundError (3) when there is no receipt, RefusedError (4) for a damaged or stale projection.
+    """
+    args = _parser().parse_args(argv)
+    from collector.errors import RequestError
+
+    if args.check is not None:
+        if args.inputs or args.output:
+            raise RequestError("--check takes one published file and no inputs.", "Its receipt names them.")
+        return _check(args.check, as_json=args.json)
+    if not args.inputs or args.output is None:
+        raise RequestError("an input and an output are needed.", "Usage: gym eval merge RUN -o FILE.jsonl.")
+    from merge.command import merge_paths
+    from orchestrate.cli.aggregate import tell
+
+    return tell(merge_paths(args.inputs, args.output, allow_partial=args.allow_partial), as_json=args.json)
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        prog="gym eval merge",
+        description="Merge shards into one file, or check a merged one against its shards. "
+        "Example: gym eval merge --check runs/math-1f2e3d4c/math/rollouts.jsonl",
+    )
+    parser.add_argument("inputs", nargs="*", metavar="RUN", help="rollouts files, globs, or directories of shards")
+    parser.add_argument("-o", "--output", type=Path, metavar="PATH", help="the merged file")
+    parser.add_argument("--check", type=Path, metavar="PATH", help="a merged file: is it whole, and what its inputs say?")
+    parser.add_argument(
+        "--allow-partial",
+        action="store_true",
+        help="merge what there is; the output is labelled and named <stem>.partial.jsonl",
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    return parser
+
+
+def _check(path: Path, *, as_json: bool) -> int:
+    from collector.artifacts import RunArtifacts
+    from collector.errors import NotFoundError, RefusedError
+    from merge.receipt import ProjectionState, check_projection
+
+    found = check_projection(RunArtifacts(path))
+    if as_json:
+        import json
+
+        print(json.dumps({"path": str(path), "state": found.state.value, "reason": found.reason}))
+    match found.state:
+        case ProjectionState.VERIFIED:
+            if not as_json:
+                print(f"verified: {found.reason}")
+            return 0
+        case ProjectionState.ABSENT:
+            raise NotFoundError(found.reason, "Name a file that gym eval merge or aggregate wrote.", path)
+        case ProjectionState.STALE | ProjectionState.DAMAGED:
+            raise RefusedError(f"{found.state}: {found.reason}", "Merge again.", path)
