@@ -37,6 +37,10 @@ class RunArtifacts:
         return self.companion("_failures.jsonl")
 
     @property
+    def moved(self) -> Path:
+        return self.companion("_moved.jsonl")
+
+    @property
     def coverage(self) -> Path:
         return self.companion("_coverage.json")
 

@@ -117,7 +117,7 @@ def count(history: History, manifest: Manifest, inventory: Inventory, retry: Ret
     return Coverage(
         benchmark=manifest.benchmark,
         run_id=manifest.run_id,
-        expected=manifest.expected,
+        expected=history.owned,
         states={state: tally.states[state] for state in RolloutState},
         attempts=sum(history.latest) + len(history.latest),
         failed_terminally=tally.terminal,

@@ -27,6 +27,8 @@ class Code(IntEnum):
     OMITTED = 5
     FAILED = 6
     FAILED_TERMINALLY = 7
+    #: Planned anew in another shard: no longer this one's, whatever its journal says.
+    MOVED = 8
 
 
 _STATES = {
@@ -38,6 +40,8 @@ _STATES = {
     Code.OMITTED: RolloutState.OMITTED,
     Code.FAILED: RolloutState.FAILED,
     Code.FAILED_TERMINALLY: RolloutState.FAILED,
+    # Nothing is to be done about it here; reports never count it.
+    Code.MOVED: RolloutState.OMITTED,
 }
 
 #: Codes of rollouts that need nothing more, with their state.
@@ -226,6 +230,16 @@ class History:
             self._forget(index)
             self.codes[index] = Code.UNKNOWN
         (self.main if event.file == "rollouts" else self.sidecar).cut(event.offset)
+
+    def move(self, index: int) -> None:
+        """Rollout ``index`` belongs to another shard now: it counts nowhere here and is never dispatched again."""
+        self._forget(index)
+        self.codes[index] = Code.MOVED
+
+    @property
+    def owned(self) -> int:
+        """Rollouts that are this shard's."""
+        return len(self.codes) - self.codes.count(Code.MOVED)
 
     def _forget(self, index: int) -> None:
         self.rewards[index] = math.nan

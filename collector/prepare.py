@@ -127,6 +127,17 @@ def prepare_shard(artifacts: RunArtifacts, lines: Sequence[bytes], manifest: Man
     return manifest
 
 
+def write_new_shard(artifacts: RunArtifacts, lines: Sequence[bytes], manifest: Manifest, config: bytes | None = None) -> None:
+    """What ``prepare_shard`` makes, and the masked settings when given, in a staged directory: durable with it."""
+    artifacts.rollouts.parent.mkdir(parents=True)
+    durable.write_new(artifacts.inventory, b"".join(lines))
+    for path in (artifacts.rollouts, artifacts.failures, artifacts.journal):
+        durable.write_new(path, b"")
+    if config is not None:
+        durable.write_new(artifacts.config, config)
+    durable.write_new(artifacts.manifest, manifest.encode())
+
+
 def _reuse(artifacts: RunArtifacts, saved: Manifest, wanted: Manifest, *, is_unsafe: bool) -> Manifest:
     try:
         check_identity(saved, wanted, artifacts.manifest)

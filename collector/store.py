@@ -16,6 +16,7 @@ from collector.errors import CorruptArtifactError, NotFoundError
 from collector.history import History
 from collector.inventory import Inventory, line_blocks
 from collector.manifest import Manifest, read_manifest
+from collector.moves import read_moved
 from collector.row_audit import Repair, Repairs, RowAudit, RowFile, may_begin
 from collector.settings import RetrySettings
 
@@ -56,6 +57,7 @@ class RolloutStore:
                 RowAudit(
                     artifacts, file, run_id=manifest.run_id, history=store.history, index=index, repairs=store.repairs
                 ).run()
+            store._take_out_moved(index)
         except BaseException:
             inventory.close()
             raise
@@ -74,6 +76,12 @@ class RolloutStore:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def _take_out_moved(self, index: dict[str, int]) -> None:
+        for rollout_id in read_moved(self.artifacts):
+            if rollout_id not in index:
+                raise CorruptArtifactError(self.artifacts.moved, 0, f"rollout {rollout_id!r} is not in the inventory.")
+            self.history.move(index[rollout_id])
 
     def _check_inventory(self) -> None:
         if self.inventory.digest != self.manifest.inventory_digest or len(self.inventory) != self.manifest.expected:

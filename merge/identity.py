@@ -1,4 +1,4 @@
-"""Whether inputs belong together: one experiment, one run, each shard once, none missing. Pure."""
+"""Whether inputs belong together: one experiment, one run, each shard once, none missing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collector import jsonl
 from collector.artifacts import RunArtifacts
 from collector.errors import IdentityError, RefusedError
 from collector.manifest import Manifest, ShardPlace, flatten
+from collector.moves import read_moved
 
 #: Field differences shown before the list is cut.
 _SHOWN = 20
@@ -31,7 +32,7 @@ class Inputs:
     @property
     def missing_rollouts(self) -> int:
         """How many rollouts the missing shards hold together."""
-        return self.expected - sum(manifest.expected for _, manifest in self.shards)
+        return self.expected - sum(manifest.expected - len(read_moved(artifacts)) for artifacts, manifest in self.shards)
 
 
 def bind_inputs(shards: Sequence[tuple[RunArtifacts, Manifest]], *, allow_partial: bool = False) -> Inputs:
@@ -55,7 +56,8 @@ def _bind_places(shards: Sequence[tuple[RunArtifacts, Manifest]], place: ShardPl
     ]
     if doubled:
         raise RefusedError(f"the same shard more than once: {'; '.join(doubled)}.", "Name each shard once.")
-    missing = tuple(sorted(set(range(place.count)) - set(indices)))
+    # Shards beyond the count were planned later, for what the first ones left undone.
+    missing = tuple(sorted(set(range(max(place.count, max(indices) + 1))) - set(indices)))
     if missing and not allow_partial:
         raise RefusedError(
             f"{len(missing)} of {place.count} shards are missing: {_ranges(missing)}.",
@@ -99,8 +101,6 @@ def _check_one_set(shards: Sequence[tuple[RunArtifacts, Manifest]], place: Shard
                 "Merge only the shards of one plan.",
                 artifacts.rollouts,
             )
-        if other.index >= other.count:
-            raise RefusedError(f"shard {other.index} of {other.count} cannot be.", "", artifacts.manifest)
 
 
 def _index(manifest: Manifest) -> int:

@@ -44,7 +44,7 @@ class ShardView:
     artifacts: RunArtifacts
     manifest: Manifest
     coverage: Coverage
-    #: Keys of the whole inventory, rising.
+    #: Keys of all rollouts that are the shard's, rising.
     keys: array[int]
     rows: SelectedRows
     #: Rewards of the measured rollouts.
@@ -84,12 +84,13 @@ def read_shard(artifacts: RunArtifacts, retry: RetrySettings) -> ShardView:
 
 
 def _read_once(artifacts: RunArtifacts, retry: RetrySettings) -> ShardView:
-    files = (artifacts.manifest, artifacts.inventory, artifacts.journal, artifacts.rollouts, artifacts.failures)
+    files = (artifacts.manifest, artifacts.inventory, artifacts.journal, artifacts.rollouts, artifacts.failures, artifacts.moved)
     marks = {path: FileMark.of(path) for path in files if path.exists()}
     with RolloutStore.read(artifacts) as store:
         history, inventory = store.history, store.inventory
         keys = array("q", (key_of(inventory.task(i), inventory.repeat(i)) for i in range(len(inventory))))
-        ordered = array("q", sorted(keys))
+        # A rollout that was planned anew is the other shard's.
+        ordered = array("q", sorted(key for key, code in zip(keys, history.codes, strict=True) if code != Code.MOVED))
         _check_distinct(ordered, artifacts)
         return ShardView(
             artifacts=artifacts,

@@ -12,7 +12,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import GrammarParseError, OmegaConfBaseException, UnsupportedInterpolationType
 
 from collector.errors import ConfigError
 
@@ -33,9 +33,9 @@ def compose_file(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
 
 def compose_data(data: dict[str, Any], overrides: Sequence[str], *, folder: Path, where: Path | str) -> dict[str, Any]:
     """``data`` with ``overrides`` applied and every ``${...}`` resolved; ``defaults`` are looked for in ``folder``."""
-    ConfigStore.instance().store(_STORE_NAME, data)
     GlobalHydra.instance().clear()
     try:
+        ConfigStore.instance().store(_STORE_NAME, data)
         # The file's folder is searched too, so that a `defaults` list finds its neighbours.
         with initialize_config_dir(config_dir=str(folder), version_base="1.3", job_name="gym"):
             composed: DictConfig = compose(config_name=_STORE_NAME, overrides=list(overrides))
@@ -93,6 +93,8 @@ def _hydra_problem(error: Exception) -> str:
     if isinstance(error, OverrideParseException):
         text = f"override {error.override!r} cannot be read: {text}"
     text = text.partition(" 3. To sweep over it")[0].partition(" object_type=")[0]
+    if isinstance(error, GrammarParseError | UnsupportedInterpolationType):
+        text = f"{text.rstrip('.')}: a ${{...}} that is meant for a shell is written \\${{...}}"
     return text if text.endswith((".", "!")) else f"{text}."
 
 

@@ -77,12 +77,23 @@ class ShardJob:
         async with AsyncExitStack() as stack:
             if not self.context.on_slurm and not await self._take_slot(stack, stop):
                 raise IncompleteError("was told to stop while it waited for a free slot.", where=self.where)
-            coverage = await self._fill(stop)
-        self._say(f"{coverage.completed} of {coverage.expected} rollouts completed")
-        if not coverage.is_final:
-            raise self._unfinished(coverage, stop)
+            try:
+                coverage = await self._fill(stop)
+                self._say(f"{coverage.completed} of {coverage.expected} rollouts completed")
+                if not coverage.is_final:
+                    raise self._unfinished(coverage, stop)
+            except GymEvalError:
+                self._publish_what_is_there()
+                raise
         self._finish()
         check_outcome(coverage, self.where)
+
+    def _publish_what_is_there(self) -> None:
+        """On one machine nothing follows the jobs of a benchmark; the last of them publishes what there is."""
+        from orchestrate.job_finisher import finish_locally  # noqa: PLC0415 - needed on one machine only
+
+        if not self.context.on_slurm:
+            finish_locally(self.run_dir, self.plan, self.benchmark, say=self._say)
 
     def _listen(self, stop: StopRequest) -> None:
         # After submitit's own handlers, which would ignore SIGTERM and take SIGUSR2 for a reason to pickle.
@@ -225,8 +236,10 @@ class ShardJob:
         """Merge, measure and export when this was the benchmark's last shard. GPUs are idle by now: services are down."""
         from orchestrate.tail import check_exports, finish, lines_of  # noqa: PLC0415 - once, at the end
 
-        result = finish(self.run_dir, self.benchmark, self._settings(None, None))
-        for line in lines_of(result, self.run_dir, self.benchmark):
+        # Shards may have been added while this one was collected.
+        benchmark = read_plan(self.run_dir).benchmark(self.benchmark.name)
+        result = finish(self.run_dir, benchmark, self._settings(None, None))
+        for line in lines_of(result, self.run_dir, benchmark):
             self._say(line)
         check_exports(result, self.where)
 

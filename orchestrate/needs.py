@@ -1,8 +1,9 @@
-"""Which shards of a run need a job: what its files say, who holds a lock, and one question to the scheduler."""
+"""Which jobs a run needs: what its files say, who holds a lock, and one question to the scheduler."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from collector.lock import is_held
 from collector.settings import RunSettings
@@ -11,31 +12,72 @@ from orchestrate.config.load import settings_of
 from orchestrate.executors.base import Executor
 from orchestrate.plan import BenchmarkPlan, SubmitPlan
 from orchestrate.rundir import RunDir
-from orchestrate.submissions import ShardNeed, Submission, shard_needs
+from orchestrate.scheduler import JobFact
+from orchestrate.submissions import Outcome, ShardNeed, Submission, latest_finisher, latest_jobs, shard_needs
 from orchestrate.tail import is_finished
 
 
-def needs_of(
-    run: RunDir, plan: SubmitPlan, executor: Executor, submissions: Sequence[Submission]
-) -> dict[str, dict[int, ShardNeed]]:
-    """What every shard of the run needs, after one question to the scheduler."""
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What every shard of a run needs, by benchmark and index, and what the scheduler said of every job."""
+
+    shards: dict[str, dict[int, ShardNeed]]
+    facts: Mapping[str, JobFact] = field(default_factory=dict[str, JobFact])
+    #: Benchmarks whose shards are all final and which nobody finished: a job does it, and needs no finisher behind it.
+    finishing: frozenset[str] = frozenset()
+
+
+def ask_needs(run: RunDir, plan: SubmitPlan, executor: Executor, submissions: Sequence[Submission]) -> Needs:
+    """What the run needs now, after one question to the scheduler."""
     facts = executor.scheduler.ask({s.token: list(s.jobs.values()) for s in submissions if s.jobs})
     found: dict[str, dict[int, ShardNeed]] = {}
+    finishing: set[str] = set()
     for benchmark in plan.benchmarks:
-        indexes = range(benchmark.shards)
-        settings = settings_of(plan.config, benchmark.name, output=run.merged(benchmark).rollouts)
-        mine = [submission for submission in submissions if submission.prepared.benchmark == benchmark.name]
-        final = {index: _is_final(run, benchmark, index, settings) for index in indexes}
-        needs = shard_needs(indexes, final=final, submissions=mine, facts=facts)
-        # Asking takes the lock for a moment, in which a job that is just starting would find it taken: only where it matters.
-        found[benchmark.name] = {
-            index: ShardNeed.LIVE if need is ShardNeed.JOB and is_held(run.shard(benchmark, index).lock) else need
-            for index, need in needs.items()
-        }
-        if set(found[benchmark.name].values()) == {ShardNeed.FINAL} and not is_finished(run, benchmark):
+        needs = _of_benchmark(run, plan, benchmark, [s for s in submissions if s.prepared.benchmark == benchmark.name], facts)
+        if set(needs.values()) == {ShardNeed.FINAL} and not is_finished(run, benchmark):
             # Any job finishes its benchmark; one whose shard is final starts no services on the way.
-            found[benchmark.name][0] = ShardNeed.JOB
-    return found
+            needs[0] = ShardNeed.JOB
+            finishing.add(benchmark.name)
+        found[benchmark.name] = needs
+    return Needs(found, facts, frozenset(finishing))
+
+
+def finisher_after(
+    benchmark: str, needs: Needs, submissions: Sequence[Submission], *, submitted: Sequence[str], is_new: bool
+) -> tuple[str, ...]:
+    """The jobs that a finisher has to follow; none when there is no need for one.
+
+    ``submitted`` are the jobs of this command, ``is_new`` says whether there are any for shards that are not final.
+    """
+    if benchmark in needs.finishing:
+        return ()
+    jobs = latest_jobs(submissions, benchmark)
+    live = [jobs[index] for index, need in needs.shards[benchmark].items() if need is ShardNeed.LIVE and index in jobs]
+    newest = latest_finisher(submissions, benchmark)
+    if not is_new and newest is not None and not _is_over(newest, needs.facts):
+        return ()
+    # A finisher of the whole array waits for each of its tasks.
+    return tuple(dict.fromkeys(job_id.partition("_")[0] for job_id in [*live, *submitted]))
+
+
+def _is_over(finisher: Submission, facts: Mapping[str, JobFact]) -> bool:
+    if finisher.outcome is Outcome.OPEN:
+        return False
+    return all(job_id in facts and facts[job_id].is_over for job_id in finisher.jobs.values())
+
+
+def _of_benchmark(
+    run: RunDir, plan: SubmitPlan, benchmark: BenchmarkPlan, mine: Sequence[Submission], facts: Mapping[str, JobFact]
+) -> dict[int, ShardNeed]:
+    indexes = range(benchmark.shards)
+    settings = settings_of(plan.config, benchmark.name, output=run.merged(benchmark).rollouts)
+    final = {index: _is_final(run, benchmark, index, settings) for index in indexes}
+    needs = shard_needs(indexes, final=final, submissions=mine, facts=facts)
+    # Asking takes the lock for a moment, in which a job that is just starting would find it taken: only where it matters.
+    return {
+        index: ShardNeed.LIVE if need is ShardNeed.JOB and is_held(run.shard(benchmark, index).lock) else need
+        for index, need in needs.items()
+    }
 
 
 def _is_final(run: RunDir, benchmark: BenchmarkPlan, index: int, settings: RunSettings) -> bool:

@@ -32,21 +32,39 @@ class BenchmarkPlan(StrictModel):
     name: str
     slug: str
     run_id: str
-    #: Rollouts of each shard, by index.
+    #: Rollouts of each shard when it was planned, by index; those of resubmissions follow the first ones.
     shard_sizes: list[int]
+    #: How many shards each resubmission added.
+    generations: list[int] = Field(default_factory=list)
     source_digest: str
     inventory_digest: str
     export: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
     @property
     def shards(self) -> int:
-        """How many parts there are."""
+        """How many parts there are, those of resubmissions included."""
         return len(self.shard_sizes)
+
+    @property
+    def first_shards(self) -> int:
+        """How many parts there were at first; together they hold every rollout."""
+        return len(self.shard_sizes) - sum(self.generations)
 
     @property
     def expected(self) -> int:
         """Rollouts of the whole benchmark."""
-        return sum(self.shard_sizes)
+        return sum(self.shard_sizes[: self.first_shards])
+
+    def shard_directory(self, index: int) -> str:
+        """Where shard ``index`` lies below ``shards``: ``3-of-8``, or ``g2/0-of-4`` in the second resubmission."""
+        if index < self.first_shards:
+            return f"{index}-of-{self.first_shards}"
+        position = index - self.first_shards
+        for generation, count in enumerate(self.generations, 1):
+            if position < count:
+                return f"g{generation}/{position}-of-{count}"
+            position -= count
+        raise IndexError(index)
 
 
 class SubmitPlan(StrictModel):

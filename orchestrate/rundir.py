@@ -17,8 +17,8 @@ from collector import durable, jsonl
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError, NotFoundError, RefusedError
 from collector.inventory import digest_of_lines
-from collector.manifest import Manifest, ShardPlace, flatten
-from collector.prepare import new_manifest
+from collector.manifest import ShardPlace, flatten
+from collector.prepare import new_manifest, write_new_shard
 from collector.settings import RunSettings
 from orchestrate.masked_config import masked_yaml
 from orchestrate.plan import FORMAT, BenchmarkPlan, Source, SubmitPlan, deal
@@ -60,7 +60,11 @@ class RunDir:
 
     def shard(self, plan: BenchmarkPlan, index: int) -> RunArtifacts:
         """The files of one shard."""
-        return RunArtifacts(self.benchmark(plan) / "shards" / f"{index}-of-{plan.shards}" / "rollouts.jsonl")
+        return RunArtifacts(self.benchmark(plan) / "shards" / plan.shard_directory(index) / "rollouts.jsonl")
+
+    def generation(self, plan: BenchmarkPlan, number: int) -> Path:
+        """The shards that resubmission ``number`` added."""
+        return self.benchmark(plan) / "shards" / f"g{number}"
 
     def shards(self, plan: BenchmarkPlan) -> list[RunArtifacts]:
         """The files of every shard, by index."""
@@ -124,8 +128,13 @@ def refresh_plan(run: RunDir, plan: SubmitPlan) -> SubmitPlan:
     merged = refreshed(saved, plan)
     if merged != saved:
         durable.publish(run.resolved_config, _resolved_yaml(merged), mode=0o600)
-        durable.publish(run.plan, merged.encode(), mode=_plan_mode(merged))
+        publish_plan(run, merged)
     return merged
+
+
+def publish_plan(run: RunDir, plan: SubmitPlan) -> None:
+    """Replace the plan of ``run``. Called under the submit lock."""
+    durable.publish(run.plan, plan.encode(), mode=_plan_mode(plan))
 
 
 def refreshed(saved: SubmitPlan, plan: SubmitPlan) -> SubmitPlan:
@@ -165,7 +174,7 @@ def _fill(run: RunDir, plan: SubmitPlan, sources: Mapping[str, Source], settings
         _fill_shards(run, benchmark, sources[benchmark.name], settings[benchmark.name])
     durable.publish(run.submissions, b"")
     durable.publish(run.resolved_config, _resolved_yaml(plan), mode=0o600)
-    durable.publish(run.plan, plan.encode(), mode=_plan_mode(plan))
+    publish_plan(run, plan)
 
 
 def _plan_mode(plan: SubmitPlan) -> int | None:
@@ -185,17 +194,7 @@ def _fill_shards(run: RunDir, benchmark: BenchmarkPlan, source: Source, settings
         place = ShardPlace(index=index, count=benchmark.shards, whole_digest=digest, whole_expected=len(lines))
         # Digesting the experiment once is enough: a thousand shards would each look for plug-ins otherwise.
         update = {"expected": len(part), "inventory_digest": digest_of_lines(part), "shard": place}
-        _write_shard(run.shard(benchmark, index), part, whole.model_copy(update=update), config)
-
-
-def _write_shard(artifacts: RunArtifacts, lines: list[bytes], manifest: Manifest, config: bytes) -> None:
-    """The files of a prepared shard, in a staged directory whose publication makes all of them durable at once."""
-    artifacts.rollouts.parent.mkdir(parents=True)
-    durable.write_new(artifacts.inventory, b"".join(lines))
-    for path in (artifacts.rollouts, artifacts.failures, artifacts.journal):
-        durable.write_new(path, b"")
-    durable.write_new(artifacts.config, config)
-    durable.write_new(artifacts.manifest, manifest.encode())
+        write_new_shard(run.shard(benchmark, index), part, whole.model_copy(update=update), config)
 
 
 def _resolved_yaml(plan: SubmitPlan) -> bytes:

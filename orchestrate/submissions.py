@@ -16,9 +16,11 @@ import msgspec
 
 from collector import durable
 from collector.errors import CorruptArtifactError
-from orchestrate.scheduler import JobFact, Knowledge
+from orchestrate.scheduler import JobFact, Knowledge, Scheduler
 
 FORMAT: Final = 1
+#: Stands for the finisher among the shard indexes of a receipt: the job that follows the others of its benchmark.
+FINISHER: Final = -1
 
 
 class _Receipt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="event"):
@@ -77,6 +79,11 @@ class Submission:
     def token(self) -> str:
         """The batch's unique name."""
         return self.prepared.token
+
+    @property
+    def is_finisher(self) -> bool:
+        """Whether it is no shard's, but the job that follows all jobs of a benchmark."""
+        return self.prepared.indexes == (FINISHER,)
 
 
 class ShardNeed(StrEnum):
@@ -147,12 +154,18 @@ def append(path: Path, receipt: Receipt) -> None:
 
 
 def latest_jobs(submissions: Sequence[Submission], benchmark: str) -> dict[int, str]:
-    """The newest job of each shard of ``benchmark``."""
+    """The newest job of each shard of ``benchmark``; its finisher is not among them."""
     jobs: dict[int, str] = {}
     for submission in submissions:
-        if submission.prepared.benchmark == benchmark:
+        if submission.prepared.benchmark == benchmark and not submission.is_finisher:
             jobs.update(submission.jobs)
     return jobs
+
+
+def latest_finisher(submissions: Sequence[Submission], benchmark: str) -> Submission | None:
+    """The newest finisher of ``benchmark`` that was not refused; None when it never had one."""
+    mine = [s for s in submissions if s.is_finisher and s.prepared.benchmark == benchmark and s.outcome is not Outcome.FAILED]
+    return mine[-1] if mine else None
 
 
 def shard_needs(
@@ -178,3 +191,11 @@ def _need(index: int, is_final: bool, submissions: Sequence[Submission], facts: 
     if any(fact.knowledge is Knowledge.COULD_NOT_ASK for fact in known):
         return ShardNeed.UNCERTAIN
     return ShardNeed.JOB
+
+
+def live_jobs(submissions: Sequence[Submission], benchmark: str, scheduler: Scheduler) -> set[str]:
+    """Jobs of shards of ``benchmark`` that live or cannot be asked about; a submission without an answer counts by its name."""
+    mine = [s for s in submissions if s.prepared.benchmark == benchmark and not s.is_finisher]
+    facts = scheduler.ask({s.token: list(s.jobs.values()) for s in mine if s.jobs})
+    open_ones = {s.token for s in mine if s.outcome is Outcome.OPEN}
+    return open_ones | {job_id for job_id, fact in facts.items() if not fact.is_over}

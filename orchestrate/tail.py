@@ -31,7 +31,7 @@ def finish(run: RunDir, benchmark: BenchmarkPlan, settings: RunSettings) -> Tail
 
 
 def finish_partly(run: RunDir, benchmark: BenchmarkPlan, settings: RunSettings) -> TailResult:
-    """Like ``finish``, and where shards are not final publish what there is, labelled partial. Only a whole result is exported."""
+    """Like ``finish``, and where shards are not final publish what there is, labelled partial and not exported."""
     result = finish(run, benchmark, settings)
     if result.state is not MergeState.WAITING:
         return result

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 EVAL = {
     "run": "collect one benchmark here and now",
     "submit": "turn a YAML file into jobs",
+    "resubmit": "run again what a run left unfinished",
+    "schema": "print the JSON Schema of the submit YAML",
     "status": "show how far a submitted run is",
     "aggregate": "merge shards into one file with coverage and metrics",
     "merge": "merge shards, or check a merged file against them",

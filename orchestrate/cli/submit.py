@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from orchestrate.config.load import Loaded
     from orchestrate.executors.base import JobBatch
     from orchestrate.plan import SubmitPlan
-    from orchestrate.submit import Submittal
+    from orchestrate.submit_work import Submittal
 
 
 def main(argv: list[str]) -> int:
@@ -24,10 +24,15 @@ def main(argv: list[str]) -> int:
     from orchestrate.compose import compose_file
     from orchestrate.config.load import load_config
 
-    loaded = load_config(compose_file(config_file, overrides), where=config_file, environ=os.environ)
+    data = compose_file(config_file, overrides)
+    loaded = load_config(data, where=config_file, environ=os.environ)
     if args.resolve_only:
         print(_resolved(loaded, as_json=args.json), end="")
         return 0
+    from orchestrate.cli.submit_there import submitted_there
+
+    if (code := submitted_there(data, config_file, args)) is not None:
+        return code
     from orchestrate.checks import check_loaded
     from orchestrate.submit import gather, make_plan, submit
 
@@ -108,7 +113,7 @@ def _summary(plan: SubmitPlan, planned: list[JobBatch]) -> str:
 
     jobs = Counter[str]()
     for batch in planned:
-        jobs[batch.benchmark.name] += len(batch.indexes)
+        jobs[batch.benchmark.name] += 0 if batch.is_finisher else len(batch.indexes)
     rows = [[b.name, str(b.expected), str(b.shards), str(jobs[b.name]), ", ".join(b.export) or "-"] for b in plan.benchmarks]
     lines = [table(["benchmark", "rollouts", "shards", "jobs", "export"], rows)]
     compute = plan.config.the_compute
@@ -118,13 +123,16 @@ def _summary(plan: SubmitPlan, planned: list[JobBatch]) -> str:
 
 
 def _shard_text(batch: JobBatch) -> str:
+    if batch.is_finisher:
+        return "finisher, when all jobs above have ended"
     first, last = batch.indexes[0], batch.indexes[-1]
     return f"shard {first}" if first == last else f"{len(batch.indexes)} shards, {first} to {last}"
 
 
 def _report(result: Submittal, args: argparse.Namespace) -> int:
     from orchestrate.runindex import remember
-    from orchestrate.submit import check_complete, now
+    from orchestrate.submit import check_complete
+    from orchestrate.submit_work import now
 
     remember(result.run, at=now())
     if args.json and not args.wait:
@@ -149,6 +157,7 @@ def _as_text(result: Submittal) -> str:
         parts = [f"{needs[ShardNeed.FINAL]} final"] if needs[ShardNeed.FINAL] else []
         parts += [f"{needs[ShardNeed.LIVE]} with a job already"] if needs[ShardNeed.LIVE] else []
         parts += [f"{len(jobs)} submitted ({_job_text(jobs)})"] if jobs else []
+        parts += [f"finisher {result.finishers[benchmark.name]}"] if benchmark.name in result.finishers else []
         lines.append(
             f"  {benchmark.name}: {benchmark.expected} rollouts in {benchmark.shards} shards: {', '.join(parts) or '-'}"
         )

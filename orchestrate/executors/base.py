@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from collector.registry import Registry
 from orchestrate.plan import BenchmarkPlan, SubmitPlan
 from orchestrate.rundir import RunDir
 from orchestrate.scheduler import Scheduler
+from orchestrate.submissions import FINISHER
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,13 @@ class JobBatch:
     token: str
     benchmark: BenchmarkPlan
     indexes: tuple[int, ...]
+    #: Jobs that have to end first, however they end; shards have none, a finisher has those of its benchmark.
+    after: tuple[str, ...] = ()
+
+    @property
+    def is_finisher(self) -> bool:
+        """Whether it publishes what the benchmark's shards left, instead of filling shards."""
+        return self.indexes == (FINISHER,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,9 @@ Answer: TypeAlias = Accepted | Refused | Unclear
 
 class Executor(ABC):
     """Runs the shards of one run. Made for one command; holds no state that the run directory does not."""
+
+    #: Whether a job can be made to follow others; where not, the last job of a benchmark does the finisher's work.
+    has_finishers: ClassVar[bool] = False
 
     def __init__(self, run: RunDir, plan: SubmitPlan) -> None:
         self.run = run

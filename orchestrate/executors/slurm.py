@@ -16,10 +16,16 @@ from slurm_templates.render import FlagValue, JobScript, literal_path, render_jo
 
 #: Seconds before the time limit at which the collector is told; a quarter of a short limit, so that some work is done.
 WARNING_S: Final = 90
+#: Resources that a shard needs and a finisher does not.
+SHARD_FLAGS: Final = frozenset(
+    {"cpus-per-task", "mem", "gpus-per-node", "gres", "exclusive", "mem-per-cpu", "mem-per-gpu", "constraint"}
+)
 
 
 class SlurmArrays(Executor):
     """The executor behind ``compute: {type: slurm}``."""
+
+    has_finishers = True
 
     @property
     def compute(self) -> SlurmCompute:
@@ -47,14 +53,15 @@ class SlurmArrays(Executor):
     def submit(self, batch: JobBatch) -> Answer:
         # submitit takes 0.2 s to import, and a preview or a status does without it.
         from orchestrate.executors.submitit_slurm import SbatchError, TemplateSlurmExecutor  # noqa: PLC0415
-        from orchestrate.executors.tasks import shard_calls  # noqa: PLC0415
+        from orchestrate.executors.tasks import finisher_call, shard_calls  # noqa: PLC0415
 
         executor = TemplateSlurmExecutor(
             self.run.jobs(batch.benchmark) / batch.token,
             script=lambda count: render_job(self.script(batch, count)),
             walltime_min=walltime_seconds(self.compute.walltime) // 60,
         )
-        calls = shard_calls(self.run.root, batch.benchmark.name, batch.indexes)
+        root, name = self.run.root, batch.benchmark.name
+        calls = [finisher_call(root, name, batch.token)] if batch.is_finisher else shard_calls(root, name, batch.indexes)
         try:
             jobs = executor.submit_array(calls)
         except SbatchError as error:
@@ -70,10 +77,18 @@ class SlurmArrays(Executor):
         """The job script of ``batch`` with ``count`` tasks."""
         folder = self.run.jobs(batch.benchmark) / batch.token
         return JobScript(
-            flags={**self._own_flags(batch, count), **self.compute.extra_args},
+            flags=self._flags(batch, count),
             setup=self.compute.setup,
             command=[self.compute.python or sys.executable, "-u", "-m", "orchestrate.entry", str(folder), "0", batch.token],
         )
+
+    def _flags(self, batch: JobBatch, count: int) -> dict[str, FlagValue]:
+        flags = {**self._own_flags(batch, count), **self.compute.extra_args}
+        if not batch.is_finisher:
+            return flags
+        # Files are merged by one process; nobody's GPUs wait for it, and it has no use for a shard's memory.
+        kept = {name: value for name, value in flags.items() if name not in SHARD_FLAGS and not name.startswith("gpus")}
+        return {**kept, "nodes": 1, "ntasks": 1, "dependency": f"afterany:{':'.join(batch.after)}"}
 
     def _own_flags(self, batch: JobBatch, count: int) -> dict[str, FlagValue]:
         compute, seconds = self.compute, walltime_seconds(self.compute.walltime)

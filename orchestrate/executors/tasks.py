@@ -36,3 +36,10 @@ def shard_calls(run_dir: Path, benchmark: str, indexes: Sequence[int]) -> list[C
     from orchestrate.job import run_shard  # noqa: PLC0415 - the job imports this package's executors
 
     return [functools.partial(run_shard, str(run_dir), benchmark, str(index)) for index in indexes]
+
+
+def finisher_call(run_dir: Path, benchmark: str, token: str) -> Callable[[], int]:
+    """The call that a finisher makes."""
+    from orchestrate.job_finisher import run_finisher  # noqa: PLC0415 - as above
+
+    return functools.partial(run_finisher, str(run_dir), benchmark, token)

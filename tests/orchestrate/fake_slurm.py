@@ -43,12 +43,19 @@ class FakeSlurm:
         path.chmod(0o755)
 
     def calls(self, name: str) -> list[str]:
-        """The arguments of every call of ``name``."""
+        """The arguments of every call of ``name``, those for finishers aside."""
         path = self.directory / f"{name}.calls"
-        return path.read_text().splitlines() if path.exists() else []
+        return [line for line in path.read_text().splitlines() if "gym-finish-" not in line] if path.exists() else []
 
     def jobs(self) -> list[list[str]]:
-        """Id, name and state of every job that was accepted."""
+        """Id, name and state of every shard's job that was accepted."""
+        return [job for job in self._accepted() if not job[1].startswith("gym-finish-")]
+
+    def finishers(self) -> list[list[str]]:
+        """The same of the jobs that follow all others of a benchmark."""
+        return [job for job in self._accepted() if job[1].startswith("gym-finish-")]
+
+    def _accepted(self) -> list[list[str]]:
         path = self.directory / "jobs"
         return [line.split("|") for line in path.read_text().splitlines()] if path.exists() else []
 

@@ -134,3 +134,14 @@ def test_an_ordinary_alias_is_a_copy(tmp_path: Path) -> None:
     path.write_text("a: &x {b: 1}\nc: *x\nd: {<<: *x, e: 2}\n")
 
     assert compose_file(path, ["c.b=5"]) == {"a": {"b": 1}, "c": {"b": 5}, "d": {"b": 1, "e": 2}}
+
+
+@pytest.mark.parametrize("command", ["echo ${HOME:-/root}", "echo ${@:1:3}"])
+def test_a_shell_expansion_that_is_no_interpolation_is_told_in_one_line(tmp_path: Path, command: str) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(f"services:\n  policy:\n    command: '{command}'\n")
+
+    with pytest.raises(ConfigError, match=r"meant for a shell is written \\\$") as caught:
+        compose_file(path, [])
+
+    assert "\n" not in str(caught.value)

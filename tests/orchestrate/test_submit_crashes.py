@@ -46,8 +46,8 @@ def test_every_crash_point_leaves_something_that_the_next_submit_completes(
 ) -> None:
     project, fake, work = submitting
     # A batch whose answer was lost before the deadline stays open; here its time is over at once.
-    monkeypatch.setattr("orchestrate.submit.DEADLINE_S", -1.0)
-    monkeypatch.setattr("orchestrate.submit._LOOKS", (0.0,))
+    monkeypatch.setattr("orchestrate.submit_work.DEADLINE_S", -1.0)
+    monkeypatch.setattr("orchestrate.submit_work._LOOKS", (0.0,))
     done: list[Submittal] = []
     total = run_in_fork(lambda: done.append(work()), 0)[1]
     assert total > 50

@@ -121,13 +121,13 @@ def test_arrays_stay_within_the_sites_limit(project: Project, fake: FakeSlurm) -
     code, _ = submit(project, fake)
 
     assert code == 0
-    scripts = [path.read_text() for path in project.run_dir.glob("a/jobs/*/job.sh")]
+    scripts = [path.read_text() for path in project.run_dir.glob("a/jobs/gym-a-*/job.sh")]
     arrays = sorted(line for script in scripts for line in script.splitlines() if "--array" in line)
     assert arrays == ["#SBATCH --array=0-3", "#SBATCH --array=0-3"]
     assert len(scripts) == 3
     receipts = [json.loads(line) for line in (project.run_dir / "submissions.jsonl").read_text().splitlines()]
     mapped = [index for receipt in receipts if receipt["event"] == "submitted" for index in receipt["jobs"]]
-    assert sorted(map(int, mapped)) == list(range(9))
+    assert sorted(map(int, mapped)) == [-1, *range(9)]
 
 
 def test_submitting_from_inside_a_job_does_not_inherit_its_options(project: Project, fake: FakeSlurm) -> None:

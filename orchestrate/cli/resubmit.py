@@ -1,0 +1,74 @@
+"""``gym eval resubmit``: what a run left unfinished gets new shards and new jobs; finished rollouts stay as they are."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from orchestrate.cli.parser import CommandParser
+
+if TYPE_CHECKING:
+    from orchestrate.resubmit import Resubmission
+
+
+def main(argv: list[str]) -> int:
+    """Plan anew and submit. Refusals and previews change nothing."""
+    args = _parser().parse_args(argv)
+    from orchestrate.resubmit import Wanted, resubmit
+    from orchestrate.runindex import find_run, remember
+    from orchestrate.submit import check_complete
+    from orchestrate.submit_work import now
+
+    run = find_run(args.run)
+    wanted = Wanted(shards=args.shards, failed=args.failed, reset_attempts=args.reset_attempts)
+    result = resubmit(run, wanted, dry_run=args.dry_run)
+    print(_as_json(result) if args.json else _as_text(result))
+    if result.submittal is not None:
+        remember(run, at=now())
+        check_complete(result.submittal)
+    return 0
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        prog="gym eval resubmit",
+        description="Run again what a run left unfinished. Example: gym eval resubmit math --failed timeout --shards 4",
+        epilog="Attempts are counted anew in the new shards.",
+    )
+    parser.add_argument(
+        "run", nargs="?", metavar="RUN", help="a run directory, a run's name or its beginning; default: the last"
+    )
+    parser.add_argument("--shards", type=_count, help="new shards of each benchmark; default: as many as it had at first")
+    parser.add_argument("--failed", metavar="KIND", help="only rollouts whose latest failure is of this kind or class")
+    parser.add_argument(
+        "--reset-attempts", action="store_true", help="also rollouts that failed for good or used up their attempts"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show what would be run again; change nothing")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError(text)
+    return value
+
+
+def _as_json(result: Resubmission) -> str:
+    jobs = result.submittal.jobs if result.submittal is not None else {}
+    moved = {
+        name: {"rollouts": count, "shards": result.shards[name], "jobs": jobs.get(name, [])}
+        for name, count in result.rollouts.items()
+    }
+    return json.dumps(
+        {"run_dir": str(result.run.root), "submitted": result.submittal is not None, "benchmarks": moved}, indent=2
+    )
+
+
+def _as_text(result: Resubmission) -> str:
+    verb = "would move" if result.submittal is None else "moved"
+    lines = [f"run {result.run.root.name}  {result.run.root}"]
+    for name, count in result.rollouts.items():
+        lines.append(f"  {name}: {verb} {count} rollouts to {result.shards[name]} new shards")
+    return "\n".join(lines)

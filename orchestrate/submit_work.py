@@ -1,0 +1,172 @@
+"""A submit command at work on an existing run: settle what is unclear, submit what is missing, record it.
+
+Order: the receipt of a batch, the batch itself, its answer, the record ``gym-job.json``. Every shard has its job before the
+first finisher is submitted, so that a limit on the number of jobs costs the safety net and not the work.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from orchestrate.executors.base import Accepted, Answer, Executor, JobBatch, Refused, Unclear
+from orchestrate.needs import Needs, ask_needs, finisher_after
+from orchestrate.plan import BenchmarkPlan, SubmitPlan, batches
+from orchestrate.record import make_record, publish
+from orchestrate.rundir import RunDir
+from orchestrate.scheduler import Knowledge
+from orchestrate.submissions import FINISHER, Failed, Outcome, Prepared, ShardNeed, Submitted, append, read_submissions
+
+#: Seconds after its preparation at which an unacknowledged batch that the scheduler does not list counts as never accepted.
+DEADLINE_S: Final = 120.0
+#: Seconds between two looks for a name whose submission was not acknowledged, and how many looks there are.
+_LOOKS: Final = (0.0, 0.5, 1.0, 2.0, 4.0)
+
+
+@dataclass(slots=True)
+class Submittal:
+    """What a submit command did."""
+
+    run: RunDir
+    plan: SubmitPlan
+    needs: dict[str, dict[int, ShardNeed]] = field(default_factory=dict[str, dict[int, ShardNeed]])
+    #: Benchmark to the job ids of this command.
+    jobs: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    #: Benchmark to the job that follows all others of it, where this command submitted one.
+    finishers: dict[str, str] = field(default_factory=dict[str, str])
+    #: Benchmark to why some of its shards have no job.
+    troubles: dict[str, str] = field(default_factory=dict[str, str])
+
+
+class Work:
+    """One submit command at work. The caller holds the submit lock."""
+
+    def __init__(self, run: RunDir, plan: SubmitPlan, executor: Executor) -> None:
+        self.run = run
+        self.plan = plan
+        self.executor = executor
+        self.result = Submittal(run, plan)
+        self._limit: int | None = None
+
+    def do(self) -> Submittal:
+        """Settle what is unclear, submit what is missing, shards before finishers, and record it."""
+        unclear = self.settle_old()
+        needs = ask_needs(self.run, self.plan, self.executor, read_submissions(self.run.submissions))
+        self.result.needs = needs.shards
+        for benchmark in self.plan.benchmarks:
+            self._submit_shards(benchmark, needs.shards[benchmark.name], unclear.get(benchmark.name))
+        if self.executor.has_finishers:
+            for benchmark in self.plan.benchmarks:
+                self._submit_finisher(benchmark, needs)
+        if self.result.jobs or self.result.finishers or self.result.troubles or not self.run.record.exists():
+            submissions = read_submissions(self.run.submissions)
+            publish(self.run, make_record(self.run, self.plan, self.result.troubles, submissions))
+        return self.result
+
+    def _submit_shards(self, benchmark: BenchmarkPlan, needs: Mapping[int, ShardNeed], unclear: str | None) -> None:
+        if uncertain := sum(need is ShardNeed.UNCERTAIN for need in needs.values()):
+            why = f" ({unclear})" if unclear else ""
+            told = f"the scheduler cannot say whether {uncertain} of its shards have a job{why}"
+            self.result.troubles[benchmark.name] = told
+        missing = [index for index, need in needs.items() if need is ShardNeed.JOB]
+        if missing and self._limit is None:
+            self._limit = self.executor.batch_limit()
+        for indexes in batches(missing, self._limit or 1):
+            self._submit(JobBatch(token_of(self.plan, benchmark), benchmark, indexes))
+
+    def _submit_finisher(self, benchmark: BenchmarkPlan, needs: Needs) -> None:
+        submitted = self.result.jobs.get(benchmark.name, [])
+        submissions = read_submissions(self.run.submissions)
+        after = finisher_after(benchmark.name, needs, submissions, submitted=submitted, is_new=bool(submitted))
+        if after:
+            self._submit(JobBatch(finisher_token(self.plan, benchmark), benchmark, (FINISHER,), after))
+
+    def settle_old(self) -> dict[str, str]:
+        """Look up what an earlier command left open, and return why that is still unclear, by benchmark."""
+        for submission in read_submissions(self.run.submissions):
+            if submission.outcome is Outcome.OPEN:
+                self._settle(submission.prepared, why="its submission was cut short", may_arrive=True)
+        names = {s.prepared.benchmark for s in read_submissions(self.run.submissions) if s.outcome is Outcome.OPEN}
+        unclear = {name: why for name, why in self.result.troubles.items() if name in names}
+        # A batch that never arrived is submitted now; one that did is no work of this command.
+        self.result.troubles.clear()
+        self.result.jobs.clear()
+        self.result.finishers.clear()
+        return unclear
+
+    def _submit(self, batch: JobBatch) -> None:
+        prepared = Prepared(
+            at=now(),
+            token=batch.token,
+            benchmark=batch.benchmark.name,
+            indexes=batch.indexes,
+            deadline=time.time() + DEADLINE_S,
+        )
+        append(self.run.submissions, prepared)
+        match self.executor.submit(batch):
+            case Accepted(jobs):
+                self._accept(prepared, jobs, found=False)
+            case Refused(reason):
+                self._fail(prepared, reason)
+            case Unclear(reason, may_arrive):
+                self._settle(prepared, why=reason, may_arrive=may_arrive)
+
+    def _settle(self, prepared: Prepared, *, why: str, may_arrive: bool) -> None:
+        """Find out by its name whether an unacknowledged batch exists; leave it open when that cannot be known yet."""
+        benchmark = self.plan.benchmark(prepared.benchmark)
+        batch = JobBatch(prepared.token, benchmark, prepared.indexes)
+        may_arrive = may_arrive and time.time() < prepared.deadline
+        answer = look_up(self.executor, batch, why=why, may_arrive=may_arrive)
+        match answer:
+            case Accepted(jobs):
+                self._accept(prepared, jobs, found=True)
+            case Refused(reason):
+                self._fail(prepared, reason)
+            case Unclear(reason):
+                self.result.troubles[prepared.benchmark] = reason
+
+    def _accept(self, prepared: Prepared, jobs: Mapping[int, str], *, found: bool) -> None:
+        append(self.run.submissions, Submitted(at=now(), token=prepared.token, jobs=dict(jobs), found=found))
+        if prepared.indexes == (FINISHER,):
+            self.result.finishers[prepared.benchmark] = jobs[FINISHER]
+        else:
+            self.result.jobs.setdefault(prepared.benchmark, []).extend(jobs.values())
+
+    def _fail(self, prepared: Prepared, reason: str) -> None:
+        append(self.run.submissions, Failed(at=now(), token=prepared.token, reason=reason))
+        self.result.troubles[prepared.benchmark] = reason
+
+
+def look_up(
+    executor: Executor, batch: JobBatch, *, why: str, may_arrive: bool, sleep: Callable[[float], None] = time.sleep
+) -> Answer:
+    """What became of a batch whose answer is missing. With ``may_arrive``, a name that is not listed proves nothing yet."""
+    for pause in _LOOKS:
+        sleep(pause)
+        found = executor.scheduler.find(batch.token)
+        if found.knowledge is Knowledge.KNOWN:
+            return Accepted(executor.job_ids(batch, found.job_id))
+        if found.knowledge is Knowledge.COULD_NOT_ASK:
+            return Unclear(f"{why}, and {found.detail}")
+    if may_arrive:
+        return Unclear(f"{why}, and it may still be accepted within {DEADLINE_S:.0f} s")
+    return Refused(why)
+
+
+def token_of(plan: SubmitPlan, benchmark: BenchmarkPlan) -> str:
+    """A name that no other submission has, short enough for squeue's columns to show what matters."""
+    return f"gym-{benchmark.slug[:40]}-{plan.identity_digest[:6]}-{secrets.token_hex(4)}"
+
+
+def finisher_token(plan: SubmitPlan, benchmark: BenchmarkPlan) -> str:
+    """The same for the job that follows all others of its benchmark."""
+    return f"gym-finish-{benchmark.slug[:40]}-{plan.identity_digest[:6]}-{secrets.token_hex(4)}"
+
+
+def now() -> str:
+    """The time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
