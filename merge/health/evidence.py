@@ -162,18 +162,20 @@ def says_something(value: object) -> bool:
     return False
 
 
-def response_says_something(response: dict[str, Any]) -> bool:
-    """Whether a Responses or Chat Completions object has content: text, a refusal or a visible thought."""
-    # Not the object as a whole: its `text` and `reasoning` are settings that the request had.
-    places = (response.get("output_text"), response.get("content"), _own_items(response))
-    return any(map(says_something, places)) or any(map(_choice_says_something, _dicts(response.get("choices"))))
-
-
 def answer_turn(response: dict[str, Any]) -> Turn:
-    """A whole response as one turn."""
+    """A whole Responses or Chat Completions object as one turn; text, a refusal or a visible thought is a message."""
     items = _own_items(response)
-    choices = [choice.get("message") for choice in _dicts(response.get("choices"))]
-    return Turn(0, response_says_something(response), is_tool_call(items) or is_tool_call(choices))
+    choices = _dicts(response.get("choices"))
+    messages = [choice.get("message") for choice in choices]
+    # Not the object as a whole: its `text` and `reasoning` are settings that the request had.
+    places = [
+        response.get("output_text"),
+        response.get("content"),
+        *(choice.get("text") for choice in choices),
+        messages,
+        items,
+    ]
+    return Turn(0, says_something(places), is_tool_call(items) or is_tool_call(messages))
 
 
 def _own_items(response: dict[str, Any]) -> Sequence[object]:
@@ -185,10 +187,6 @@ def _own_items(response: dict[str, Any]) -> Sequence[object]:
 
 def _is_input(item: dict[str, Any]) -> bool:
     return item.get("type") in _INPUT_TYPES or item.get("role") in {"user", "system", "developer", "tool"}
-
-
-def _choice_says_something(choice: dict[str, Any]) -> bool:
-    return says_something(choice.get("text")) or says_something(choice.get("message"))
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:

@@ -87,6 +87,10 @@ def _view(rows: Sequence[Sequence[Digest]], ignored: frozenset[Check]) -> TaskVi
 
 
 def _repeat(copies: Sequence[Digest]) -> Repeat:
+    if len(copies) == 1:
+        (only,) = copies
+        verdict = verdict_of(len(only.findings), only.unobserved)
+        return Repeat(verdict, only.is_policy_observed, only.successful_calls)
     verdicts = [verdict_of(len(copy.findings), copy.unobserved) for copy in copies]
     return Repeat(
         verdicts[0] if verdicts.count(verdicts[0]) == len(verdicts) else Verdict.UNOBSERVED,

@@ -14,7 +14,6 @@ from merge.health.evidence import (
     answer_turn,
     is_tool_call,
     optional_text,
-    response_says_something,
     says_something,
     short,
     tokens,
@@ -128,7 +127,8 @@ def _has_content(response: object) -> bool | None:
         return None
     if not isinstance(response, dict):
         return says_something(response)
-    return response_says_something(response) or answer_turn(response).has_tool_call
+    turn = answer_turn(response)
+    return turn.has_message or turn.has_tool_call
 
 
 def _model(value: object) -> tuple[str, str] | None:
