@@ -208,6 +208,10 @@ class AppendFile:
         """Every byte from ``offset`` to the end."""
         return os.pread(self._descriptor, max(0, self.size() - offset), offset)
 
+    def read_range(self, offset: int, length: int) -> bytes:
+        """``length`` bytes from ``offset``, fewer when the file ends before."""
+        return os.pread(self._descriptor, length, offset)
+
     def sync(self) -> None:
         """Make all appended bytes durable."""
         os.fdatasync(self._descriptor)
@@ -229,6 +233,14 @@ def remove(path: Path) -> None:
     with suppress(FileNotFoundError):
         os.unlink(path)
         sync_dir(path.parent)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove the directory at ``path`` with all that is in it: its name is gone in one step, the rest may outlive a crash."""
+    temporary = _temporary_name(path)
+    os.rename(path, temporary)
+    sync_dir(path.parent)
+    shutil.rmtree(temporary)
 
 
 def rename(source: Path, target: Path) -> None:

@@ -46,7 +46,7 @@ def find_run(text: str | None) -> RunDir:
     """
     if text is not None and (Path(text) / "plan.json").exists():
         return RunDir(Path(text).absolute())
-    known = {Path(entry.run_dir): entry.name for entry in _entries() if (Path(entry.run_dir) / "plan.json").exists()}
+    known = {Path(entry.run_dir): entry.name for entry in entries() if (Path(entry.run_dir) / "plan.json").exists()}
     if text is None:
         if not known:
             raise NotFoundError("no run was submitted from here.", "Name a run directory.", index_path())
@@ -61,7 +61,7 @@ def find_run(text: str | None) -> RunDir:
     raise NotFoundError("no such run.", f"The last ones are: {names}." if names else "Name a run directory.", text)
 
 
-def _entries() -> list[IndexEntry]:
+def entries() -> list[IndexEntry]:
     """Oldest first; a run that was submitted again stands where it was submitted last."""
     entries: dict[str, IndexEntry] = {}
     with suppress(OSError):

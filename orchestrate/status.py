@@ -5,7 +5,8 @@ Holds no state. Works without accounting, from another machine, and after the sc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from pydantic import Field
@@ -15,12 +16,14 @@ from collector.coverage import Coverage, total
 from collector.errors import GymEvalError
 from collector.settings import RetrySettings, StrictModel
 from collector.store import RolloutStore
+from exporters.ledger import ExportEvent, Standing, read_events, standing
+from merge.receipt import Receipt, read_receipt
 from orchestrate.config.load import settings_of
 from orchestrate.executors.base import executor_for
 from orchestrate.plan import BenchmarkPlan, SubmitPlan
 from orchestrate.rundir import RunDir, read_plan
 from orchestrate.scheduler import JobFact, Knowledge
-from orchestrate.submissions import Submission, latest_jobs, read_submissions
+from orchestrate.submissions import Submission, latest_finisher, latest_jobs, read_submissions
 
 
 class ShardReport(StrictModel):
@@ -42,16 +45,36 @@ class ShardReport(StrictModel):
     trouble: str | None = None
 
 
+class ExportReport(StrictModel):
+    """One configured export: whether the merged rows as they stand arrived, and where or why not."""
+
+    name: str
+    standing: Standing
+    detail: str = ""
+
+
 class BenchmarkReport(StrictModel):
     """One benchmark: the coverage over its readable shards and each shard."""
 
     name: str
     coverage: Coverage | None
     mean_reward: float | None
+    #: The mean if every unmeasured rollout had reward 0, and 1; null unless all rewards lie in [0, 1].
+    mean_reward_bounds: tuple[float, float] | None = None
     measured: int
     expected: int
     merged: str | None
+    #: The merged file leaves out rollouts that were unfinished when it was made.
+    merged_partially: bool = False
+    exports: list[ExportReport] = Field(default_factory=list)
+    #: The scheduler's word for the job that publishes what the shards leave; null when there is none.
+    finisher_state: str | None = None
     shards: list[ShardReport]
+
+    @property
+    def age_s(self) -> float | None:
+        """Seconds since anything happened in one of the shards; None before the first event."""
+        return min((shard.age_s for shard in self.shards if shard.age_s is not None), default=None)
 
     @property
     def is_final(self) -> bool:
@@ -75,6 +98,11 @@ class RunReport(StrictModel):
         return all(benchmark.is_final for benchmark in self.benchmarks)
 
     @property
+    def is_settled(self) -> bool:
+        """Whether all is final and merged and no shard's job is left."""
+        return self.is_final and all(benchmark.merged for benchmark in self.benchmarks) and not self.has_live_jobs
+
+    @property
     def has_live_jobs(self) -> bool:
         """Whether a job is queued or running, or may be because the scheduler could not be asked."""
         shards = [shard for benchmark in self.benchmarks for shard in benchmark.shards]
@@ -84,25 +112,40 @@ class RunReport(StrictModel):
             for shard in shards
         )
 
+    @property
+    def has_live_finisher(self) -> bool:
+        """Whether a job that would still publish a benchmark is queued or running."""
+        return any(JobFact(Knowledge.KNOWN, b.finisher_state or "").is_live and b.merged is None for b in self.benchmarks)
+
 
 def report(run: RunDir) -> RunReport:
     """The run as it stands now. Raises NotFoundError when there is none; a broken shard is reported, not raised."""
     plan = read_plan(run)
     submissions = read_submissions(run.submissions)
-    newest = {benchmark.name: latest_jobs(submissions, benchmark.name) for benchmark in plan.benchmarks}
-    facts = executor_for(run, plan).scheduler.ask(_newest_only(submissions, newest))
+    newest = {name: latest_jobs(submissions, name) for name in plan.names}
+    finishers = {name: found.jobs for name in plan.names if (found := latest_finisher(submissions, name)) is not None}
+    facts = executor_for(run, plan).scheduler.ask(_newest_only(submissions, [*newest.values(), *finishers.values()]))
     unknown = [fact.detail for fact in facts.values() if fact.knowledge is Knowledge.COULD_NOT_ASK]
     return RunReport(
         name=plan.name,
         run_dir=str(run.root),
         asked_at=datetime.now(UTC).isoformat(timespec="seconds"),
         scheduler_trouble=unknown[0] if unknown else None,
-        benchmarks=[_benchmark(run, plan, benchmark, newest[benchmark.name], facts) for benchmark in plan.benchmarks],
+        benchmarks=[
+            _benchmark(run, plan, benchmark, newest[benchmark.name], facts).model_copy(
+                update={"finisher_state": _state_of(finishers.get(benchmark.name, {}), facts)}
+            )
+            for benchmark in plan.benchmarks
+        ],
     )
 
 
-def _newest_only(submissions: list[Submission], newest: Mapping[str, Mapping[int, str]]) -> dict[str, list[str]]:
-    wanted = {job_id for jobs in newest.values() for job_id in jobs.values()}
+def _state_of(jobs: Mapping[int, str], facts: Mapping[str, JobFact]) -> str | None:
+    return next((facts[job_id].state or None for job_id in jobs.values()), None)
+
+
+def _newest_only(submissions: list[Submission], newest: Iterable[Mapping[int, str]]) -> dict[str, list[str]]:
+    wanted = {job_id for jobs in newest for job_id in jobs.values()}
     return {s.token: ids for s in submissions if (ids := [job_id for job_id in s.jobs.values() if job_id in wanted])}
 
 
@@ -121,16 +164,47 @@ def _benchmark(
             shard = base.model_copy(update={"trouble": str(error)})
         shards.append(shard)
     coverage = total(parts) if parts else None
-    merged = run.merged(benchmark).rollouts
+    merged = run.merged(benchmark)
+    receipt = _receipt(merged)
     return BenchmarkReport(
         name=benchmark.name,
         coverage=coverage,
         mean_reward=coverage.mean if coverage else None,
+        mean_reward_bounds=coverage.bounds if coverage else None,
         measured=coverage.measured if coverage else 0,
         expected=benchmark.expected,
-        merged=str(merged) if merged.exists() else None,
+        merged=str(merged.rollouts) if merged.rollouts.exists() else None,
+        merged_partially=receipt is not None and receipt.partial,
+        exports=_exports(benchmark, merged, receipt),
         shards=shards,
     )
+
+
+def _receipt(merged: RunArtifacts) -> Receipt | None:
+    # A broken receipt is the merge's own business: it says so, and the next job makes a new one.
+    with suppress(GymEvalError):
+        return read_receipt(merged.receipt)
+    return None
+
+
+def _exports(benchmark: BenchmarkPlan, merged: RunArtifacts, receipt: Receipt | None) -> list[ExportReport]:
+    """By the ledger alone: an exporter's package need not be installed where status is asked."""
+    try:
+        events = read_events(merged.exports)
+    except GymEvalError as error:
+        return [ExportReport(name=name, standing=Standing.INTERRUPTED, detail=str(error)) for name in benchmark.export]
+    digest = receipt.output.sha256 if receipt is not None else ""
+    return [
+        _export(name, [e for e in events if (e.exporter, e.projection_sha256) == (name, digest)]) for name in benchmark.export
+    ]
+
+
+def _export(name: str, events: list[ExportEvent]) -> ExportReport:
+    if not events:
+        return ExportReport(name=name, standing=Standing.NEVER)
+    last = events[-1]
+    detail = last.destination if last.event == "succeeded" else last.reason
+    return ExportReport(name=name, standing=standing(events, last.destination, last.projection_sha256), detail=detail)
 
 
 def _job_part(index: int, benchmark: BenchmarkPlan, job_id: str | None, facts: Mapping[str, JobFact]) -> ShardReport:

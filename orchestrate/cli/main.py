@@ -27,8 +27,18 @@ EVAL = {
     "aggregate": "merge shards into one file with coverage and metrics",
     "merge": "merge shards, or check a merged file against them",
     "compare": "compare runs of one dataset, and guard a score",
+    "watch": "show the status of a run until it is over",
+    "logs": "show what jobs and services wrote",
+    "cancel": "stop the jobs of a run; nothing recorded is lost",
+    "list": "list the runs that were submitted from here",
+    "why": "explain one rollout over its attempts",
+    "unlock": "say who holds a lock, and free it when its owner is gone",
+    "clean": "remove what finished jobs left",
+    "init": "write a first YAML file",
+    "doctor": "check this machine, the cluster and the storage",
     "health-check": "check saved rollouts for empty answers, failed calls and the like",
     "report": "put scores, coverage, failures and timings of a run into one HTML file",
+    "export": "send a finished run to a tracker, a table or a folder of trajectories",
 }
 
 

@@ -1,4 +1,4 @@
-"""``gym eval status``: how far a submitted run is."""
+"""``gym eval status``: how far a submitted run is, and with ``--waste`` what its jobs spent on it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from orchestrate.cli.parser import CommandParser
 
 if TYPE_CHECKING:
+    from collector.coverage import Coverage
     from orchestrate.status import BenchmarkReport, RunReport, ShardReport
 
 #: Benchmarks with more shards than this are shown by state, unless --shards asks for each.
@@ -17,14 +18,24 @@ _SHARDS_SHOWN = 16
 def main(argv: list[str]) -> int:
     """Print the report and return 0: an unfinished run is no error of this command."""
     args = _parser().parse_args(argv)
+    from orchestrate.remote import forwarded
+
+    if (code := forwarded("status", args.run, argv)) is not None:
+        return code
     from orchestrate.runindex import find_run
+
+    run = find_run(args.run)
+    if args.waste:
+        from orchestrate.cli.waste_text import waste_text
+        from orchestrate.operate.waste import waste_of
+
+        waste = waste_of(run)
+        print(waste.model_dump_json(indent=2) if args.json else waste_text(waste))
+        return 0
     from orchestrate.status import report
 
-    found = report(find_run(args.run))
-    if args.json:
-        print(found.model_dump_json(indent=2))
-    else:
-        print(as_text(found, each_shard=args.shards))
+    found = report(run)
+    print(found.model_dump_json(indent=2) if args.json else as_text(found, each_shard=args.shards))
     return 0
 
 
@@ -35,27 +46,62 @@ def _parser() -> CommandParser:
     )
     parser.add_argument("run", nargs="?", metavar="RUN", help="run directory, name or its beginning; default: the last one")
     parser.add_argument("--shards", action="store_true", help="show each shard, however many there are")
+    parser.add_argument("--waste", action="store_true", help="show job hours per scored rollout and where the others went")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     return parser
 
 
-def as_text(found: RunReport, *, each_shard: bool) -> str:
+def as_text(found: RunReport, *, each_shard: bool, with_ages: bool = True) -> str:
     """The report for people."""
-    from orchestrate.cli.tables import kinds_of, score_of, states_of, table
+    from orchestrate.cli.tables import age_text, kinds_of, score_of, table
 
+    header = ["benchmark", "score", "done", "jobs", "failures", "last event"]
     rows: list[list[str]] = []
-    details: list[str] = []
     for benchmark in found.benchmarks:
         coverage = benchmark.coverage
         done = coverage.completed if coverage else 0
         kinds = kinds_of(coverage.failures_by_kind) if coverage else "-"
-        rows.append([benchmark.name, score_of(coverage), f"{done}/{benchmark.expected}", _jobs(benchmark), kinds])
-        details += [f"{benchmark.name}: {states_of(coverage)}"] if coverage else []
-        details += _shards(benchmark, each_shard=each_shard)
-    parts = [f"{found.name}  {found.run_dir}", table(["benchmark", "score", "done", "jobs", "failures"], rows), *details]
+        age = age_text(benchmark.age_s) if with_ages else ""
+        rows.append([benchmark.name, score_of(coverage), f"{done}/{benchmark.expected}", _jobs(benchmark), kinds, age])
+    shown = table(header, rows) if with_ages else table(header[:-1], [row[:-1] for row in rows])
+    parts = [f"{found.name}  {found.run_dir}", shown]
+    for benchmark in found.benchmarks:
+        parts += _details(benchmark, each_shard=each_shard, with_ages=with_ages)
     if found.scheduler_trouble:
         parts.append(f"The scheduler could not be asked ({found.scheduler_trouble}); counts are from the run's own files.")
     return "\n".join(parts)
+
+
+def _details(benchmark: BenchmarkReport, *, each_shard: bool, with_ages: bool) -> list[str]:
+    from orchestrate.cli.tables import states_of
+
+    coverage = benchmark.coverage
+    parts = [f"{benchmark.name}: {line}" for line in [states_of(coverage), *_warnings(coverage)]] if coverage else []
+    if benchmark.merged is not None:
+        left_out = " (partial: what was unfinished then is not in it)" if benchmark.merged_partially else ""
+        parts.append(f"{benchmark.name}: merged into {benchmark.merged}{left_out}")
+    parts += [
+        f"{benchmark.name}: export {export.name} {export.standing}{f': {export.detail}' if export.detail else ''}"
+        for export in benchmark.exports
+    ]
+    return [*parts, *_shards(benchmark, each_shard=each_shard, with_ages=with_ages)]
+
+
+def _warnings(coverage: Coverage) -> list[str]:
+    """What a reader of the score should know besides the states."""
+    lines: list[str] = []
+    if coverage.bounds is not None and coverage.measured < coverage.expected:
+        low, high = coverage.bounds
+        lines.append(f"the mean over all rollouts lies between {low:.4g} and {high:.4g}")
+    if coverage.exhausted_by_interruption:
+        lines.append(f"{coverage.exhausted_by_interruption} ran out of attempts by interruptions alone")
+    if coverage.suspects:
+        lines.append(f"in flight each time their collector died: {', '.join(coverage.suspects)}; see gym eval why")
+    if coverage.truncated:
+        lines.append(f"{coverage.truncated} answers were cut by the token limit")
+    if not coverage.identity_verified:
+        lines.append("the saved work was taken over unverified")
+    return lines
 
 
 def _jobs(benchmark: BenchmarkReport) -> str:
@@ -81,7 +127,7 @@ def _state(shard: ShardReport) -> str:
             return (shard.job_state or "").lower()
 
 
-def _shards(benchmark: BenchmarkReport, *, each_shard: bool) -> list[str]:
+def _shards(benchmark: BenchmarkReport, *, each_shard: bool, with_ages: bool) -> list[str]:
     from orchestrate.cli.tables import age_text, table
 
     shown = benchmark.shards if each_shard or len(benchmark.shards) <= _SHARDS_SHOWN else []
@@ -91,10 +137,13 @@ def _shards(benchmark: BenchmarkReport, *, each_shard: bool) -> list[str]:
             _state(shard),
             f"{shard.completed}/{shard.expected}",
             str(shard.sessions),
-            age_text(shard.age_s),
+            age_text(shard.age_s) if with_ages else "",
             shard.job_id or "-",
             shard.trouble or shard.detail,
         ]
         for shard in shown
     ]
-    return [table(["  shard", "state", "done", "sessions", "last event", "job", ""], rows)] if rows else []
+    if not with_ages:
+        rows = [[*row[:4], *row[5:]] for row in rows]
+    header = ["  shard", "state", "done", "sessions", *(["last event"] if with_ages else []), "job", ""]
+    return [table(header, rows)] if rows else []

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, Field
 
 from collector.settings import Count, StrictModel
-from orchestrate.config.values import FlagName, FlagValue, OptionalLine, Walltime
+from orchestrate.config.values import FlagName, FlagValue, Line, OptionalLine, Walltime
 
 #: Options of sbatch that the submission itself sets; giving them twice would break resuming or finding the job.
 OWN_FLAGS = frozenset(
@@ -27,6 +27,12 @@ class SlurmCompute(StrictModel):
     """One job per shard, submitted as an array per benchmark."""
 
     type: Literal["slurm"]
+    #: The cluster's login node as ssh knows it; everything runs there by the same program. null: jobs are submitted from here.
+    hostname: OptionalLine = None
+    #: The program on the login node, as a shell line.
+    remote_program: Line = "gym"
+    #: Where it starts there: relative paths of the configuration begin here. null: the home directory.
+    remote_dir: OptionalLine = None
     account: OptionalLine = None
     partition: OptionalLine = None
     qos: OptionalLine = None

@@ -1,0 +1,168 @@
+"""Runs from Python: submit one, or open one again after a restart, and ask it. All state is in the run directory.
+
+    run = submit("eval.yaml", ["driver.benchmarks.math.shards=8"])
+    run.wait()
+    print(run.coverage()["math"].mean)
+
+A broken shard never raises for all of them: it is in ``status()`` with its reason, and the others are counted.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from collector import jsonl
+from collector.coverage import Coverage
+from collector.errors import NotFoundError, RequestError
+from orchestrate.checks import check_loaded
+from orchestrate.compose import compose_data, compose_file
+from orchestrate.config.load import load_config
+from orchestrate.operate.waste import WasteReport, waste_of
+from orchestrate.remote import node_of
+from orchestrate.rundir import RunDir, read_plan
+from orchestrate.runindex import find_run, remember
+from orchestrate.status import RunReport, report
+from orchestrate.submit import check_complete, gather, make_plan
+from orchestrate.submit import submit as submit_plan
+
+#: Seconds without a live job after which nothing more is expected. A requeued job may be unlisted for a moment.
+_QUIET_S: Final = 6.0
+_PAUSE_S: Final = 2.0
+
+
+def submit(
+    config: str | Path | Mapping[str, Any], overrides: Sequence[str] = (), *, new: bool = False, name: str = "eval"
+) -> Run:
+    """Submit the YAML file, or the same as a mapping, and return its run; repeated, it submits only what is missing.
+
+    ``name`` stands for the file's name in that of a run from a mapping. Raises ConfigError and DatasetError before anything
+    exists, UnavailableError when some shards got no job (the same call again completes it), RefusedError for another
+    experiment at the same place.
+    """
+    if isinstance(config, Mapping):
+        file = Path.cwd() / f"{name}.yaml"
+        data = compose_data(dict(config), overrides, folder=Path.cwd(), where=file)
+    else:
+        file = Path(config)
+        data = compose_file(file, overrides)
+    loaded = load_config(data, where=file, environ=os.environ)
+    if node_of(data) is not None:
+        raise RequestError("runs on another machine are started by gym eval submit.", "Call this there.", "compute.*.hostname")
+    check_loaded(loaded, where=file)
+    sources = gather(loaded)
+    result = submit_plan(make_plan(loaded, sources, file, new=new), loaded, sources)
+    remember(result.run, at=datetime.now(UTC).isoformat(timespec="seconds"))
+    check_complete(result)
+    return Run(result.run)
+
+
+def open_run(path: str | Path) -> Run:
+    """The run at ``path``; a name, or the beginning of one, as commands take it. Raises NotFoundError when there is none."""
+    run = find_run(str(path))
+    read_plan(run)
+    return Run(run)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a file of the run, as written; ``data`` is empty where ``trouble`` says why the line cannot be read."""
+
+    benchmark: str
+    data: Mapping[str, Any]
+    trouble: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A submitted run. Two handles of one run agree: neither holds anything but its place."""
+
+    directory: RunDir
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.directory.root.name
+
+    @property
+    def path(self) -> Path:
+        """The run's directory."""
+        return self.directory.root
+
+    def status(self) -> RunReport:
+        """The run as it stands now: one question to the scheduler, and the run's own files."""
+        return report(self.directory)
+
+    def wait(self, timeout_s: float | None = None) -> RunReport:
+        """The last report, when nothing more will happen; it may be incomplete. Raises TimeoutError after ``timeout_s``."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        quiet_since: float | None = None
+        while True:
+            found = self.status()
+            if found.is_settled:
+                return found
+            is_quiet = not (found.has_live_jobs or found.has_live_finisher)
+            quiet_since = (quiet_since or time.monotonic()) if is_quiet else None
+            if quiet_since is not None and time.monotonic() - quiet_since > _QUIET_S:
+                return found
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"{self.path}: not over within {timeout_s:g} s; its jobs go on")
+            time.sleep(_PAUSE_S)
+
+    def coverage(self) -> dict[str, Coverage]:
+        """The counts of each benchmark over its readable shards; one of which no shard can be read is left out."""
+        return {item.name: item.coverage for item in self.status().benchmarks if item.coverage is not None}
+
+    def rollouts(self, benchmark: str | None = None) -> Iterator[Row]:
+        """The completed rows: of a merged benchmark the selected ones in (task, repeat) order, else those of its shards.
+
+        Reads one line at a time; one that cannot be read is a row with ``trouble``. Raises NotFoundError for a benchmark that
+        the run does not have.
+        """
+        for name, merged, shards in self._places(benchmark):
+            if merged.exists():
+                yield from _rows(name, merged)
+            else:
+                for shard in shards:
+                    yield from _rows(name, shard.rollouts)
+
+    def failures(self, benchmark: str | None = None) -> Iterator[Row]:
+        """Every recorded failure of every attempt, also of rollouts that completed later."""
+        for name, _merged, shards in self._places(benchmark):
+            for shard in shards:
+                yield from _rows(name, shard.failures)
+
+    def report(self) -> WasteReport:
+        """What the run's jobs spent on it, and where that went."""
+        return waste_of(self.directory)
+
+    def _places(self, benchmark: str | None) -> Iterator[tuple[str, Path, list[Any]]]:
+        plan = read_plan(self.directory)
+        if benchmark is not None and benchmark not in plan.names:
+            raise NotFoundError(f"there is no benchmark {benchmark!r}.", f"There are: {', '.join(plan.names)}.", self.path)
+        for item in plan.benchmarks:
+            if benchmark in (None, item.name):
+                yield item.name, self.directory.merged(item).rollouts, self.directory.shards(item)
+
+
+def _rows(benchmark: str, path: Path) -> Iterator[Row]:
+    """The whole lines of a file; a last one that is being written, or was cut off, is none yet."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if line.endswith(b"\n"):
+                yield _row(benchmark, line, path, number)
+
+
+def _row(benchmark: str, line: bytes, path: Path, number: int) -> Row:
+    try:
+        data = jsonl.loads(line)
+    except ValueError as error:
+        return Row(benchmark, {}, f"{path}:{number}: not JSON ({error})")
+    return Row(benchmark, data) if isinstance(data, dict) else Row(benchmark, {}, f"{path}:{number}: not an object")

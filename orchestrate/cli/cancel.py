@@ -1,0 +1,83 @@
+"""``gym eval cancel``: stop the jobs of a run; everything recorded stays, and submitting again goes on from there."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from orchestrate.cli.parser import CommandParser
+
+if TYPE_CHECKING:
+    from orchestrate.operate.cancel import Cancelled
+    from orchestrate.operate.jobs import RunJob
+    from orchestrate.rundir import RunDir
+
+
+def main(argv: list[str]) -> int:
+    """Return 0 when every chosen job has ended. Raises UnavailableError when one could not be ended."""
+    args = _parser().parse_args(argv)
+    from orchestrate.remote import forwarded
+
+    if (code := forwarded("cancel", args.run, argv)) is not None:
+        return code
+    from orchestrate.operate.cancel import cancel
+    from orchestrate.runindex import find_run
+
+    run = find_run(args.run)
+    done = cancel(run, benchmark=args.benchmark, shard=args.shard, finish=args.finish, say=_say)
+    print(_as_json(run, done) if args.json else _as_text(run, done))
+    _check(run, done)
+    return 0
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        prog="gym eval cancel",
+        description="Stop the jobs of a run; nothing recorded is lost. Example: gym eval cancel math-1f2e3d4c --shard 3",
+        epilog="Submit again to go on.",
+    )
+    parser.add_argument("run", nargs="?", metavar="RUN", help="run directory, name or its beginning; default: the last one")
+    parser.add_argument("--benchmark", metavar="NAME", help="only the jobs of this benchmark")
+    parser.add_argument("--shard", type=int, metavar="I", help="only the job of this shard")
+    parser.add_argument("--finish", action="store_true", help="let requests in flight finish, then merge what is there")
+    parser.add_argument("--json", action="store_true", help="print what was done as JSON")
+    return parser
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _as_text(run: RunDir, done: Cancelled) -> str:
+    ended = len(done.stopped) - len(done.left)
+    lines = [f"{ended} jobs ended." if done.stopped else "No job was waiting or running."]
+    lines += [f"still there: {job.shown}, {job.fact.state.lower()}" for job in done.left]
+    lines += [f"{name}: {text}" for name, text in done.merges.items()]
+    if done.open_tokens:
+        lines.append(f"{len(done.open_tokens)} submissions were never answered: run the same command again in two minutes.")
+    lines.append(f"Go on with the same gym eval submit, or look at it: gym eval status {run.root.name}")
+    return "\n".join(lines)
+
+
+def _as_json(run: RunDir, done: Cancelled) -> str:
+    shown = {
+        "run_dir": str(run.root),
+        "stopped": [_job(job) for job in done.stopped],
+        "left": [_job(job) for job in done.left],
+        "never_answered": list(done.open_tokens),
+        "merges": done.merges,
+    }
+    return json.dumps(shown, indent=2, ensure_ascii=False)
+
+
+def _job(job: RunJob) -> dict[str, object]:
+    return {"benchmark": job.benchmark, "shard": job.index, "job_id": job.job_id, "state": job.fact.state}
+
+
+def _check(run: RunDir, done: Cancelled) -> None:
+    from collector.errors import UnavailableError
+
+    if done.left:
+        shown = ", ".join(job.shown for job in done.left[:5])
+        raise UnavailableError(f"{len(done.left)} jobs have not ended: {shown}.", "Run the same command again.", run.root)

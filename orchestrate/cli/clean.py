@@ -1,0 +1,110 @@
+"""``gym eval clean``: remove what finished jobs left, never a result unless ``--all`` says so."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+from orchestrate.cli.parser import CommandParser
+
+if TYPE_CHECKING:
+    from orchestrate.operate.clean import Removal
+    from orchestrate.rundir import RunDir
+
+_DEFAULT_AGE: Final = "7d"
+
+
+def main(argv: list[str]) -> int:
+    """Return 0. A named run that may not be cleaned is refused; among all runs it is passed over and told."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.all and args.run is None:
+        parser.error("--all removes results: name the run")
+    if args.run is not None:
+        from orchestrate.remote import forwarded
+
+        if (code := forwarded("clean", args.run, argv)) is not None:
+            return code
+    from orchestrate.operate.clean import remove
+
+    removals = _planned(args.run, args.older_than, everything=args.all)
+    if not args.dry_run:
+        for removal in removals:
+            remove(removal)
+    print(_as_json(removals, is_done=not args.dry_run) if args.json else _as_text(removals, is_done=not args.dry_run))
+    return 0
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        prog="gym eval clean",
+        description="Remove task pickles, slot locks, logs and leftovers of crashes of runs whose jobs have ended. "
+        "Example: gym eval clean --older-than 7d --dry-run",
+        epilog="Rollouts, failures, journals, receipts and metrics stay unless --all is given.",
+    )
+    parser.add_argument("run", nargs="?", metavar="RUN", help="only this run; default: every run submitted from here")
+    parser.add_argument(
+        "--older-than", metavar="AGE", help=f"only runs untouched for so long; {_DEFAULT_AGE} unless RUN is named"
+    )
+    parser.add_argument("--all", action="store_true", help="remove the whole run directory, results included")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be removed; remove nothing")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _planned(name: str | None, older_than: str | None, *, everything: bool) -> list[Removal]:
+    from collector.errors import GymEvalError
+    from orchestrate.operate.clean import last_activity, plan_removal
+    from orchestrate.operate.durations import parse_duration_s
+    from orchestrate.runindex import find_run
+
+    if name is not None:
+        run = find_run(name)
+        age_s = parse_duration_s(older_than, flag="--older-than") if older_than is not None else 0.0
+        return [plan_removal(run, everything=everything)] if time.time() - last_activity(run) >= age_s else []
+    age_s = parse_duration_s(older_than or _DEFAULT_AGE, flag="--older-than")
+    found: list[Removal] = []
+    for run in _known():
+        try:
+            if time.time() - last_activity(run) >= age_s:
+                found.append(plan_removal(run))
+        except GymEvalError as error:
+            print(f"gym eval clean: left alone: {error}", file=sys.stderr)
+    return [removal for removal in found if removal.paths]
+
+
+def _known() -> list[RunDir]:
+    from pathlib import Path
+
+    from orchestrate.rundir import RunDir
+    from orchestrate.runindex import entries
+
+    return [RunDir(Path(entry.run_dir)) for entry in entries() if (Path(entry.run_dir) / "plan.json").exists()]
+
+
+def _as_text(removals: list[Removal], *, is_done: bool) -> str:
+    if not any(removal.paths for removal in removals):
+        return "Nothing to remove."
+    verb = "removed" if is_done else "would remove"
+    lines: list[str] = []
+    for removal in removals:
+        what = "the whole run" if removal.is_everything else f"{len(removal.paths)} files"
+        lines.append(f"{removal.run.root}: {verb} {what}, {removal.size_bytes / 1e6:.1f} MB")
+        if not is_done:
+            lines += [f"  {path}" for path in removal.paths]
+    return "\n".join(lines)
+
+
+def _as_json(removals: list[Removal], *, is_done: bool) -> str:
+    shown = [
+        {
+            "run_dir": str(removal.run.root),
+            "removed": is_done,
+            "size_bytes": removal.size_bytes,
+            "paths": list(map(str, removal.paths)),
+        }
+        for removal in removals
+    ]
+    return json.dumps(shown, indent=2, ensure_ascii=False)

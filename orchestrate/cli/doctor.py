@@ -1,0 +1,101 @@
+"""``gym eval doctor``: whether this machine, the cluster and the storage are what a run relies on."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrate.cli.parser import CommandParser
+
+if TYPE_CHECKING:
+    from orchestrate.config.compute import SlurmCompute
+    from orchestrate.config.load import Loaded
+    from orchestrate.doctor.finding import Finding
+
+
+def main(argv: list[str]) -> int:
+    """Print a line for each finding. Return 0 when a run would work, 5 when something would keep it from that."""
+    args = _parser().parse_args(argv)
+    from orchestrate.doctor.finding import Level
+
+    found = list(_findings(args))
+    if args.json:
+        import json
+
+        print(json.dumps([finding.model_dump() for finding in found], indent=2, ensure_ascii=False))
+    else:
+        print("\n".join(_line(finding) for finding in found))
+    return 5 if any(finding.level is Level.FAIL for finding in found) else 0
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        prog="gym eval doctor",
+        description="Check what a run relies on. Example: gym eval doctor --config eval.yaml --nodes",
+        epilog="Exit code 5 when something would keep a run from working.",
+    )
+    parser.add_argument("-c", "--config", type=Path, metavar="YAML", help="check for this configuration")
+    parser.add_argument(
+        "--path", type=Path, metavar="DIR", help="the output path to check; default: the configuration's, or here"
+    )
+    parser.add_argument(
+        "--nodes", action="store_true", help="also run a short job on two nodes: storage and clocks as they see them"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _findings(args: argparse.Namespace) -> Iterator[Finding]:
+    from orchestrate.doctor.cluster import check_cluster
+    from orchestrate.doctor.machine import check_containers, check_machine
+    from orchestrate.doctor.packages import check_packages
+    from orchestrate.doctor.storage import check_nodes, check_storage
+
+    yield check_machine()
+    yield from check_packages()
+    loaded: Loaded | None = None
+    if args.config is not None:
+        loaded, findings = _load(args.config)
+        yield from findings
+    compute = _slurm_of(loaded)
+    on_slurm = compute is not None or (loaded is None and shutil.which("sbatch") is not None)
+    services: dict[str, Any] = dict(loaded.config.services) if loaded is not None else {}
+    if on_slurm:
+        shards = sum(b.shards for b in loaded.config.driver.benchmarks.values()) if loaded is not None else 0
+        yield from check_cluster(compute, shards=shards)
+    yield check_containers(services, on_slurm=on_slurm)
+    path = args.path or (loaded.config.job.output_path if loaded is not None else Path.cwd())
+    yield from check_storage(path.absolute())
+    if args.nodes and on_slurm:
+        yield from check_nodes(path.absolute(), compute)
+
+
+def _load(file: Path) -> tuple[Loaded | None, list[Finding]]:
+    from collector.errors import GymEvalError
+    from orchestrate.checks import check_loaded
+    from orchestrate.compose import compose_file
+    from orchestrate.config.load import load_config
+    from orchestrate.doctor.finding import fail, ok
+
+    try:
+        loaded = load_config(compose_file(file, []), where=file, environ=os.environ)
+        check_loaded(loaded, where=file)
+    except GymEvalError as error:
+        return None, [fail("configuration", str(error), "")]
+    return loaded, [ok("configuration", f"{file}: {len(loaded.config.driver.benchmarks)} benchmarks")]
+
+
+def _slurm_of(loaded: Loaded | None) -> SlurmCompute | None:
+    from orchestrate.config.compute import SlurmCompute
+
+    compute = loaded.config.the_compute if loaded is not None else None
+    return compute if isinstance(compute, SlurmCompute) else None
+
+
+def _line(finding: Finding) -> str:
+    advice = f". {finding.advice}" if finding.advice else ""
+    return f"{finding.level:<4}  {finding.subject}: {finding.text}{advice}"

@@ -1,0 +1,135 @@
+"""``gym eval logs``: what the jobs of a run, or their services, wrote."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Final
+
+from orchestrate.cli.parser import CommandParser
+
+if TYPE_CHECKING:
+    from orchestrate.operate.logs import LogChoice, LogFile
+    from orchestrate.plan import SubmitPlan
+    from orchestrate.rundir import RunDir
+
+#: Logs shown at once unless a shard is named; more would push the first ones off the screen.
+_FILES_SHOWN: Final = 16
+_PAUSE_S: Final = 0.5
+#: Seconds between two questions to the scheduler while logs are followed.
+_ASK_EVERY_S: Final = 10.0
+
+
+def main(argv: list[str]) -> int:
+    """Print the last lines of each log and return 0. Raises NotFoundError when there is none."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.lines < 0:
+        parser.error("--lines: must not be negative")
+    from orchestrate.remote import forwarded
+
+    if (code := forwarded("logs", args.run, argv)) is not None:
+        return code
+    from orchestrate.rundir import read_plan
+    from orchestrate.runindex import find_run
+
+    run = find_run(args.run)
+    plan = read_plan(run)
+    try:
+        return _show(run, plan, args)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        prog="gym eval logs",
+        description="Show what jobs wrote. Example: gym eval logs math-1f2e3d4c --failed",
+    )
+    parser.add_argument("run", nargs="?", metavar="RUN", help="run directory, name or its beginning; default: the last one")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until no job is left; Ctrl-C leaves the jobs")
+    parser.add_argument("--benchmark", metavar="NAME", help="only jobs of this benchmark")
+    parser.add_argument("--shard", type=int, metavar="I", help="only jobs of this shard")
+    parser.add_argument(
+        "--failed", action="store_true", help="only shards that are unfinished and have no live job, or are broken"
+    )
+    parser.add_argument("--service", metavar="NAME", help="the logs of this service instead of the jobs' own")
+    parser.add_argument("-n", "--lines", type=int, default=20, metavar="N", help="last lines of each log (20)")
+    return parser
+
+
+def _show(run: RunDir, plan: SubmitPlan, args: argparse.Namespace) -> int:
+    from orchestrate.operate.logs import Follower, follow, last_lines, logs_of
+
+    choice = _choice(run, plan, args)
+    files = logs_of(run, plan, choice)
+    if not files and not args.follow:
+        raise _nothing(run, args)
+    follower = Follower(lambda line: print(line, flush=True))
+    shown = files if args.shard is not None else files[-_FILES_SHOWN:]
+    if len(shown) < len(files):
+        left_out = len(files) - len(shown)
+        print(f"{left_out} more logs: narrow them with --benchmark, --shard or --failed", file=sys.stderr)
+    for file in files:
+        lines, offset = last_lines(file.path, args.lines)
+        follower.begin(file.path, offset)
+        if file in shown:
+            _print(file, lines)
+    if args.follow:
+        follow(
+            follower,
+            lambda: logs_of(run, plan, choice),
+            lambda: _is_over(run, plan),
+            pause_s=_PAUSE_S,
+            ask_every_s=_ASK_EVERY_S,
+        )
+    return 0
+
+
+def _print(file: LogFile, lines: list[str]) -> None:
+    print(f"==> {file.label}: {file.path}")
+    print("\n".join([*lines, ""]))
+
+
+def _choice(run: RunDir, plan: SubmitPlan, args: argparse.Namespace) -> LogChoice:
+    from collector.errors import NotFoundError
+    from orchestrate.operate.cancel import check_selection
+    from orchestrate.operate.logs import LogChoice
+
+    check_selection(plan, args.benchmark, args.shard)
+    services = [name for name, service in plan.config.services.items() if service.type != "external"]
+    if args.service is not None and args.service not in services:
+        raise NotFoundError(
+            f"no job starts a service {args.service!r}.", f"They start: {', '.join(services) or 'none'}.", plan.name
+        )
+    shards = _failed_shards(run) if args.failed else None
+    return LogChoice(args.benchmark, args.shard, args.service, shards)
+
+
+def _failed_shards(run: RunDir) -> frozenset[tuple[str, int]]:
+    """Shards that cannot be read, or are unfinished while no job works on them for certain."""
+    from orchestrate.scheduler import JobFact
+    from orchestrate.status import report
+
+    return frozenset(
+        (benchmark.name, shard.index)
+        for benchmark in report(run).benchmarks
+        for shard in benchmark.shards
+        if shard.trouble
+        or (not shard.final and shard.knowledge is not None and JobFact(shard.knowledge, shard.job_state or "").is_over)
+    )
+
+
+def _is_over(run: RunDir, plan: SubmitPlan) -> bool:
+    from orchestrate.operate.jobs import jobs_of
+
+    found = jobs_of(run, plan)
+    return not found.live and found.trouble is None
+
+
+def _nothing(run: RunDir, args: argparse.Namespace) -> Exception:
+    from collector.errors import NotFoundError
+
+    if args.failed:
+        return NotFoundError("no shard is unfinished without a live job.", f"See gym eval status {run.root.name}.", run.root)
+    return NotFoundError("no job has written anything yet.", f"See gym eval status {run.root.name}.", run.root)

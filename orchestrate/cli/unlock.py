@@ -1,0 +1,73 @@
+"""``gym eval unlock``: who holds a shard's lock, what would free it, and after a question, freeing it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrate.cli.parser import CommandParser
+
+if TYPE_CHECKING:
+    from orchestrate.operate.unlocking import LockInTheWay
+
+
+def main(argv: list[str]) -> int:
+    """Explain, ask, free. Raises LockHeldError for an owner that lives, RefusedError when nobody can be asked."""
+    args = _parser().parse_args(argv)
+    from orchestrate.remote import forwarded
+
+    if (code := forwarded("unlock", args.target, argv)) is not None:
+        return code
+    from orchestrate.operate.unlocking import free
+
+    found = _locks(args.target)
+    for lock in found:
+        print(lock.shown)
+    held = [lock for lock in found if _is_in_the_way(lock)]
+    if not held:
+        if not found:
+            print("No shard of this run is locked.")
+        return 0
+    if not _agreed(args.yes, len(held)):
+        print("Nothing was changed.")
+        return 0
+    for lock in held:
+        print(free(lock))
+    return 0
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        prog="gym eval unlock",
+        description="Say who holds a lock and free it when its owner is gone. Example: gym eval unlock out/rollouts.jsonl",
+    )
+    parser.add_argument("target", metavar="PATH|RUN", help="a rollouts file, its lock, or a run")
+    parser.add_argument("--yes", action="store_true", help="free it without asking; you know that the owner is gone")
+    return parser
+
+
+def _locks(target: str) -> list[LockInTheWay]:
+    from orchestrate.operate.unlocking import lock_at, locks_in_run
+    from orchestrate.runindex import find_run
+
+    if target.endswith((".jsonl", ".lock")):
+        return [lock_at(Path(target))]
+    return locks_in_run(find_run(target))
+
+
+def _is_in_the_way(lock: LockInTheWay) -> bool:
+    from collector.lock import is_held
+
+    return is_held(lock.path)
+
+
+def _agreed(is_yes: bool, count: int) -> bool:
+    if is_yes:
+        return True
+    if not sys.stdin.isatty():
+        from collector.errors import RefusedError
+
+        raise RefusedError("nobody can be asked here.", "Add --yes when you know that the owner is gone.", "unlock")
+    answer = input(f"Free {'it' if count == 1 else f'these {count} locks'}? Type yes: ")
+    return answer.strip().lower() == "yes"

@@ -1,0 +1,63 @@
+"""``gym eval why``: the story of one rollout over its attempts, and what the next resume would do with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrate.cli.parser import CommandParser
+
+if TYPE_CHECKING:
+    from orchestrate.operate.rollouts import Found
+
+
+def main(argv: list[str]) -> int:
+    """Print the story and return 0. Raises NotFoundError for an unknown run or rollout."""
+    args = _parser().parse_args(argv)
+    from orchestrate.remote import forwarded
+
+    if (code := forwarded("why", args.run, argv)) is not None:
+        return code
+    found = _found(args.run, args.rollout, args.benchmark)
+    print(_as_json(found) if args.json else _as_text(found))
+    return 0
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        prog="gym eval why",
+        description="Explain one rollout: its attempts and what comes next. Example: gym eval why math-1f2e 17-0",
+    )
+    parser.add_argument("run", metavar="RUN", help="run directory, name or its beginning; or the rollouts file of gym eval run")
+    parser.add_argument("rollout", metavar="ROLLOUT", help="its id: <task>-<repeat>")
+    parser.add_argument("--benchmark", metavar="NAME", help="only in this benchmark")
+    parser.add_argument("--json", action="store_true", help="print the story as JSON")
+    return parser
+
+
+def _found(run: str, rollout: str, benchmark: str | None) -> list[Found]:
+    from orchestrate.operate.rollouts import stories_in_run, story_at
+
+    if run.endswith(".jsonl"):
+        from collector.settings import RetrySettings
+
+        return [story_at(Path(run), rollout, retry=RetrySettings())]
+    from orchestrate.runindex import find_run
+
+    return stories_in_run(find_run(run), rollout, benchmark=benchmark)
+
+
+def _as_text(found: list[Found]) -> str:
+    from collector.timeline_words import render
+
+    parts: list[str] = []
+    for item in found:
+        parts += [f"{item.place}: {item.artifacts.rollouts}", *(f"  {line}" for line in render(item.timeline))]
+    return "\n".join(parts)
+
+
+def _as_json(found: list[Found]) -> str:
+    import json
+
+    shown = [{"place": item.place, "path": str(item.artifacts.rollouts), **item.timeline.to_json()} for item in found]
+    return json.dumps(shown, indent=2, ensure_ascii=False)

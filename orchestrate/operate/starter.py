@@ -1,0 +1,122 @@
+"""A first submit YAML from a few answers: small, commented, and valid as it stands. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from collector import jsonl
+from collector.errors import ConfigError, NotFoundError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What the YAML is made from. Exactly one of ``model_url`` and ``command`` says how the model is reached."""
+
+    dataset: Path
+    model: str
+    model_url: str | None = None
+    #: A shell line that starts the server; ``{port}`` is filled in by each job.
+    command: str | None = None
+    verifier: str = "exact_match"
+    prompt: str | None = None
+    api_key_env: str | None = None
+    benchmark: str | None = None
+    repeats: int = 1
+    shards: int = 1
+    #: None: on this machine.
+    partition: str | None = None
+    on_slurm: bool = False
+    account: str | None = None
+    walltime: str = "4:00:00"
+    gpus: int | None = None
+    hostname: str | None = None
+    output: str = "runs"
+    exports: Sequence[str] = field(default_factory=tuple)
+
+
+def starter_yaml(answers: Answers) -> str:
+    """The file's text."""
+    sections = [
+        ("How the model is reached.", {"services": {"model": _service(answers)}}),
+        ("Where the jobs run.", {"compute": {"cluster" if answers.on_slurm else "here": _compute(answers)}}),
+        ("What is measured: shards are jobs, repeats are answers to each task.", {"driver": _driver(answers)}),
+        ("Where the run directory is made.", {"job": {"output_path": answers.output}}),
+    ]
+    head = "# Written by gym eval init. See what it would do: gym eval submit THIS --dry-run\n"
+    return head + "".join(f"\n# {words}\n{_dump(data)}" for words, data in sections)
+
+
+def prompt_field(dataset: Path) -> str | None:
+    """The field that a prompt should use when the rows carry none: the first of the usual names. None when they do.
+
+    Raises NotFoundError without the file, ConfigError when its first row is no JSON object.
+    """
+    try:
+        with dataset.open("rb") as file:
+            line = file.readline()
+    except OSError as error:
+        raise NotFoundError(f"cannot be read: {error.strerror}.", "Name a JSONL file.", dataset) from error
+    try:
+        row = jsonl.loads(line)
+    except ValueError as error:
+        raise ConfigError(f"the first line is not JSON ({error}).", "A row is one JSON object on one line.", dataset) from error
+    if not isinstance(row, dict):
+        raise ConfigError("the first line is no JSON object.", "A row is one JSON object on one line.", dataset)
+    if "responses_create_params" in row:
+        return None
+    found = next((name for name in ("question", "problem", "prompt", "instruction", "input") if name in row), None)
+    if found is None:
+        what = f"its rows have neither responses_create_params nor a usual field for a question: {', '.join(row)}."
+        raise ConfigError(what, "Give --prompt with a field in braces, such as '{task}'.", dataset)
+    return found
+
+
+def _service(answers: Answers) -> dict[str, object]:
+    if answers.command is not None:
+        return {"type": "command", "command": answers.command, "served_model_name": answers.model}
+    key = {"api_key_env": answers.api_key_env} if answers.api_key_env else {}
+    return {"type": "external", "url": answers.model_url, "served_model_name": answers.model, **key}
+
+
+def _compute(answers: Answers) -> dict[str, object]:
+    if not answers.on_slurm:
+        return {"type": "local", "max_concurrent": min(answers.shards, 4)}
+    optional = {
+        "hostname": answers.hostname,
+        "account": answers.account,
+        "partition": answers.partition,
+        "walltime": answers.walltime,
+        "gpus_per_node": answers.gpus,
+    }
+    return {"type": "slurm", **{key: value for key, value in optional.items() if value is not None}}
+
+
+def _driver(answers: Answers) -> dict[str, object]:
+    run: dict[str, object] = {"input_jsonl_fpath": str(answers.dataset)}
+    if answers.prompt is not None:
+        run["prompt_config"] = {"user": answers.prompt}
+    run |= {"verifier": {"type": answers.verifier}, "num_repeats": answers.repeats}
+    benchmark: dict[str, object] = {"shards": answers.shards, "run": run}
+    if answers.exports:
+        benchmark["export"] = {name: {} for name in answers.exports}
+    return {"policy_model": "model", "benchmarks": {answers.benchmark or answers.dataset.stem: benchmark}}
+
+
+def _dump(data: object) -> str:
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what YAML 1.1 would read as a number in base sixty: a walltime is text."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
+    is_plain = value.replace("_", "").replace("-", "").replace("/", "").replace(".", "").isalnum()
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=None if is_plain else '"')
+
+
+_Dumper.add_representer(str, _text)

@@ -1,0 +1,197 @@
+"""A first YAML that can be submitted as it stands, and a doctor that finds what would keep a run from working."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrate.doctor.cluster import check_cluster
+from orchestrate.doctor.finding import Level
+from orchestrate.doctor.packages import check_packages
+from tests.orchestrate.fake_slurm import FakeSlurm
+from tests.orchestrate.project import Project
+
+pytestmark = pytest.mark.timeout(120)
+
+MODEL = ["--model", "test-model", "--model-url", "http://127.0.0.1:9/v1"]
+CONFIG = """AccountingStorageType   = {accounting}
+ClusterName             = mill
+DependencyParameters    = {dependencies}
+JobRequeue              = 1
+KillWait                = {kill_wait} sec
+MaxArraySize            = {arrays}
+MaxJobCount             = 100
+MinJobAge               = 300 sec
+PreemptMode             = {preemption}
+PreemptType             = preempt/partition_prio
+SLURM_VERSION           = 22.05.8
+"""
+
+
+def dataset(project: Project, row: dict[str, object]) -> str:
+    path = project.root / "sums.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for _ in range(3)))
+    return str(path)
+
+
+def scontrol(fake: FakeSlurm, **facts: object) -> None:
+    values = {
+        "accounting": "(null)",
+        "dependencies": "(null)",
+        "kill_wait": 30,
+        "arrays": 1001,
+        "preemption": "REQUEUE",
+        **facts,
+    }
+    (fake.directory / "config").write_text(CONFIG.format(**values))
+    fake.program("scontrol", 'cat "$HERE/config"')
+    fake.program("scancel", "exit 0")
+
+
+def levels(shards: int = 0) -> dict[str, Level]:
+    return {finding.subject: finding.level for finding in check_cluster(None, shards=shards)}
+
+
+@pytest.mark.parametrize(
+    ("row", "more"),
+    [
+        pytest.param({"question": "1+1?", "expected_answer": "2"}, ["--verifier", "number"], id="plain-fields"),
+        pytest.param(
+            {"responses_create_params": {"input": "hi"}, "expected_answer": "hi"}, ["--benchmark", "a: b"], id="whole-requests"
+        ),
+        pytest.param(
+            {"q": "1?", "expected_answer": "1"}, ["--prompt", '{q}: say "it" # now\nplease'], id="prompt-of-one's-own"
+        ),
+    ],
+)  # fmt: skip
+def test_what_init_writes_passes_a_dry_run(project: Project, row: dict[str, object], more: list[str]) -> None:
+    written = project.gym("init", "--local", "--input", dataset(project, row), *MODEL, *more)
+
+    assert written.returncode == 0, written.stderr
+    dry = project.gym("submit", "eval.yaml", "--dry-run")
+    assert dry.returncode == 0, dry.stderr
+    assert " 3 " in dry.stdout
+
+
+def test_init_for_slurm_keeps_the_walltime_a_text(project: Project) -> None:
+    rows = dataset(project, {"question": "1+1?", "expected_answer": "2"})
+
+    written = project.gym("init", "--slurm", "--partition", "batch", "--walltime", "12:00:00", "--input", rows, *MODEL)
+
+    assert written.returncode == 0, written.stderr
+    resolved = json.loads(project.gym("submit", "eval.yaml", "--resolve-only", "--json").stdout)
+    assert resolved["compute"]["cluster"]["walltime"] == "12:00:00"
+    assert resolved["compute"]["cluster"]["partition"] == "batch"
+
+
+def test_init_without_a_terminal_names_the_flag_that_is_missing(project: Project) -> None:
+    done = project.gym("init", "--local")
+
+    assert done.returncode == 2
+    assert "--input is missing" in done.stderr
+    assert not (project.root / "eval.yaml").exists()
+
+
+def test_init_replaces_nothing_unless_told(project: Project) -> None:
+    (project.root / "eval.yaml").write_text("mine")
+    rows = dataset(project, {"question": "1+1?", "expected_answer": "2"})
+
+    refused = project.gym("init", "--local", "--input", rows, *MODEL)
+
+    assert refused.returncode == 4
+    assert (project.root / "eval.yaml").read_text() == "mine"
+
+
+def test_init_writes_nothing_that_cannot_be_submitted(project: Project) -> None:
+    rows = dataset(project, {"question": "1+1?", "expected_answer": "2"})
+
+    done = project.gym("init", "--local", "--input", rows, *MODEL, "--verifier", "numbr")
+
+    assert done.returncode == 2
+    assert "Did you mean 'number'" in done.stderr
+    assert not (project.root / "eval.yaml").exists()
+
+
+def test_the_doctor_finds_nothing_wrong_here(project: Project) -> None:
+    project.benchmark("math", tasks=2)
+
+    done = project.gym("doctor", "--config", str(project.write()), "--json")
+
+    assert done.returncode == 0, done.stdout
+    found = {finding["subject"]: finding["level"] for finding in json.loads(done.stdout)}
+    assert found["configuration"] == found["storage: lock"] == found["storage: replace"] == "ok"
+    assert not any(path.name.startswith(".doctor") for path in project.runs.iterdir())
+
+
+def test_a_path_that_cannot_be_written_fails(project: Project) -> None:
+    (project.root / "file").write_text("")
+
+    done = project.gym("doctor", "--path", str(project.root / "file" / "runs"))
+
+    assert done.returncode == 5
+    assert "fail  storage" in done.stdout
+
+
+def test_a_broken_configuration_is_a_finding_and_the_rest_is_still_looked_at(project: Project) -> None:
+    project.benchmark("math", tasks=2, num_repeatz=2)
+
+    done = project.gym("doctor", "--config", str(project.write()))
+
+    assert done.returncode == 5
+    assert "num_repeatz" in done.stdout
+    assert "storage: lock" in done.stdout
+
+
+def test_a_distribution_with_our_names_is_named() -> None:
+    found = check_packages({"merge": ["gym-eval", "merge"], "exporters": ["gym_eval"]})
+
+    assert [(finding.level, finding.text) for finding in found if "merge also" in finding.text] == [
+        (Level.FAIL, "merge also has a package 'merge'")
+    ]
+    assert not any("exporters" in finding.text for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("facts", "subject", "level"),
+    [
+        pytest.param({}, "accounting", Level.WARN, id="no-accounting"),
+        pytest.param({}, "dependencies", Level.WARN, id="dependencies-stay"),
+        pytest.param({"dependencies": "kill_invalid_depend"}, "dependencies", Level.OK, id="dependencies-go"),
+        pytest.param({}, "preemption", Level.OK, id="requeued"),
+        pytest.param({"preemption": "CANCEL"}, "preemption", Level.WARN, id="cancelled"),
+        pytest.param({"preemption": "SUSPEND,GANG"}, "preemption", Level.WARN, id="suspended"),
+        pytest.param({"kill_wait": 1}, "grace", Level.WARN, id="killed-at-once"),
+        pytest.param({"arrays": 0}, "limits", Level.FAIL, id="no-arrays"),
+    ],
+)
+def test_what_a_cluster_does_with_jobs_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, facts: dict[str, object], subject: str, level: Level
+) -> None:
+    fake = FakeSlurm(tmp_path / "bin")
+    scontrol(fake, **facts)
+    monkeypatch.setenv("PATH", fake.env["PATH"])
+
+    assert levels()[subject] is level
+
+
+def test_more_shards_than_the_queue_holds_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeSlurm(tmp_path / "bin")
+    scontrol(fake)
+    monkeypatch.setenv("PATH", fake.env["PATH"])
+
+    assert levels(shards=101)["limits"] is Level.FAIL
+    assert levels(shards=100)["limits"] is Level.OK
+
+
+def test_a_controller_that_does_not_answer_fails_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeSlurm(tmp_path / "bin")
+    scontrol(fake)
+    fake.program("scontrol", "echo 'slurm_load_ctl_conf error: Unable to contact slurm controller' >&2; exit 1")
+    monkeypatch.setenv("PATH", fake.env["PATH"])
+
+    (found,) = check_cluster(None, shards=1)
+
+    assert found.level is Level.FAIL
+    assert "Unable to contact slurm controller" in found.text
