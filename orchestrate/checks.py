@@ -34,9 +34,9 @@ def check_loaded(loaded: Loaded, *, where: Path) -> None:
 
 def run_problems(settings: RunSettings) -> Iterator[str]:
     """What is wrong with the plug-ins of one benchmark and with the way to its model."""
-    yield from _told(lambda: make_agent(settings))
-    yield from _told(lambda: make_verifier(settings))
-    yield from _told(lambda: _check_endpoint(settings))
+    yield from _told("agent", lambda: make_agent(settings))
+    yield from _told("verifier", lambda: make_verifier(settings))
+    yield from _told("policy_base_url", lambda: _check_endpoint(settings))
     headers: Any = settings.agent.get("headers")
     for key, value in headers.items() if isinstance(headers, dict) else ():
         if str(key).lower() in _SECRET_HEADERS and isinstance(value, str):
@@ -49,11 +49,13 @@ def _check_endpoint(settings: RunSettings) -> None:
         raise ConfigError("policy_base_url: is missing: the agent has no model to ask")
 
 
-def _told(act: Callable[[], object]) -> Iterator[str]:
+def _told(key: str, act: Callable[[], object]) -> Iterator[str]:
+    """The problem of ``act``, if it has one, under the key that causes it."""
     try:
         act()
     except ConfigError as error:
-        yield str(error).rstrip(".")
+        text = str(error).rstrip(".")
+        yield text if text.startswith((f"{key}:", f"{key}.")) else f"{key}: {text}"
 
 
 def _export_problems(config: SubmitConfig) -> Iterator[str]:

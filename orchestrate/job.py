@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +29,7 @@ from orchestrate.config.values import resolve_env, walltime_seconds
 from orchestrate.job_context import JobContext, enter_directory, job_is_over, unless_stopped
 from orchestrate.outcome import check_experiment, check_outcome
 from orchestrate.plan import BenchmarkPlan, SubmitPlan
+from orchestrate.requeue import read_job_runs, why_not_again
 from orchestrate.rundir import RunDir, read_plan
 from orchestrate.scheduler import SlurmScheduler
 from orchestrate.services import ServiceGroup, group_of
@@ -66,22 +67,22 @@ class ShardJob:
         self.benchmark: BenchmarkPlan = self.plan.benchmark(benchmark)
         self.artifacts = run.shard(self.benchmark, index)
         self.context = JobContext.read()
+        self._stop = StopRequest(margin_s=_TERM_MARGIN_S)
         self.where = f"{benchmark} shard {index} of {self.benchmark.shards}"
 
     async def run(self) -> None:
         """Raises GymEvalError for whatever keeps the shard, or the benchmark when this job finishes it, from completeness."""
         enter_directory(self.plan.cwd)
         os.environ.update(resolve_env(self.plan.config.driver.env, os.environ, where="driver.env"))
-        stop = StopRequest(margin_s=_TERM_MARGIN_S)
-        self._listen(stop)
+        self._listen()
         async with AsyncExitStack() as stack:
-            if not self.context.on_slurm and not await self._take_slot(stack, stop):
+            if not self.context.on_slurm and not await self._take_slot(stack, self._stop):
                 raise IncompleteError("was told to stop while it waited for a free slot.", where=self.where)
             try:
-                coverage = await self._fill(stop)
+                coverage = await self._fill()
                 self._say(f"{coverage.completed} of {coverage.expected} rollouts completed")
                 if not coverage.is_final:
-                    raise self._unfinished(coverage, stop)
+                    raise self._unfinished(coverage)
             except GymEvalError:
                 self._publish_what_is_there()
                 raise
@@ -95,17 +96,17 @@ class ShardJob:
         if not self.context.on_slurm:
             finish_locally(self.run_dir, self.plan, self.benchmark, say=self._say)
 
-    def _listen(self, stop: StopRequest) -> None:
+    def _listen(self) -> None:
         # After submitit's own handlers, which would ignore SIGTERM and take SIGUSR2 for a reason to pickle.
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self._ask, stop, StopReason.TERMINATED, _TERM_MARGIN_S)
-        loop.add_signal_handler(signal.SIGINT, self._ask, stop, StopReason.INTERRUPTED, _TERM_MARGIN_S)
-        loop.add_signal_handler(signal.SIGUSR2, self._ask, stop, StopReason.TIME_LIMIT, self._time_limit_margin_s())
+        loop.add_signal_handler(signal.SIGTERM, self._ask, StopReason.TERMINATED, _TERM_MARGIN_S)
+        loop.add_signal_handler(signal.SIGINT, self._ask, StopReason.INTERRUPTED, _TERM_MARGIN_S)
+        loop.add_signal_handler(signal.SIGUSR2, self._ask, StopReason.TIME_LIMIT, self._time_limit_margin_s())
 
-    def _ask(self, stop: StopRequest, reason: StopReason, margin_s: float) -> None:
+    def _ask(self, reason: StopReason, margin_s: float) -> None:
         self._say(f"asked to stop ({reason}); requests in flight may finish within {margin_s:g} s")
-        stop.margin_s = margin_s
-        stop.ask(reason)
+        self._stop.margin_s = margin_s
+        self._stop.ask(reason)
 
     def _time_limit_margin_s(self) -> float:
         compute = self.plan.config.the_compute
@@ -123,16 +124,26 @@ class ShardJob:
         slot = await unless_stopped(stack.enter_async_context(local_slot(self.run_dir, count)), stop)
         return slot is not None
 
-    async def _fill(self, stop: StopRequest) -> Coverage:
+    async def _fill(self) -> Coverage:
         """Collect under the shard's lock; a shard that is final starts no services."""
-        settings = self._settings(None, None)
+        settings = self._settings()
         lock = ShardLock(self.artifacts.lock, job_id=self.context.job_id, since=_now(), is_gone=self._is_gone)
         with ExitStack() as stack:
             await self._lock(stack, lock)
             check_experiment(self.artifacts, settings)
             coverage = self._coverage(settings)
-            if coverage.is_final or stop.is_asked:
+            if coverage.is_final or self._stop.is_asked:
                 return coverage
+            # Preemption and lost nodes are requeued by Slurm, which knows no bound.
+            if (why := self._why_not_again(self.context.restarts)) is not None:
+                raise IncompleteError(f"the job may not run again: {why}.", "Run the submit command again.", self.where)
+            await self._serve_and_collect(lock)
+            return self._coverage(settings)
+
+    async def _serve_and_collect(self, lock: ShardLock) -> None:
+        """Bring the services up and collect; again when one that worked has ended, as often as it may."""
+        restarts = 0
+        while True:
             services = group_of(
                 self.plan.config.services,
                 logs=self.run_dir.logs(self.benchmark),
@@ -140,9 +151,18 @@ class ShardJob:
                 environ=os.environ,
             )
             async with services:
-                if await self._ready(services, stop):
-                    await self._collect(services, lock, stop)
-            return self._coverage(settings)
+                try:
+                    if await self._ready(services, self._stop):
+                        await self._collect(services, lock, self._stop)
+                except ServiceError as error:
+                    if restarts >= services.restarts_allowed() or self._stop.reason not in {None, StopReason.SERVICE_DIED}:
+                        raise
+                    restarts += 1
+                    self._say(f"{error} The services are started again (restart {restarts}).")
+                else:
+                    return
+            # The request to stop was about the services that are gone; signals ask the new one.
+            self._stop = StopRequest(margin_s=_TERM_MARGIN_S)
 
     async def _lock(self, stack: ExitStack, lock: ShardLock) -> None:
         """Take the shard's lock. An earlier run of this very job may hold it for a while: its node may have been lost."""
@@ -171,7 +191,7 @@ class ShardJob:
         from orchestrate.readiness import ModelProbe  # noqa: PLC0415 - loads libcurl
 
         self._say("waiting for the services")
-        probe = ModelProbe(self._settings(None, None), self.plan.config.driver.policy_model)
+        probe = ModelProbe(self._settings(), self.plan.config.driver.policy_model)
         return await unless_stopped(_true(services.wait_ready(probe)), stop) is not None
 
     async def _collect(self, services: ServiceGroup, lock: ShardLock, stop: StopRequest) -> None:
@@ -181,7 +201,8 @@ class ShardJob:
 
         policy = self.plan.config.driver.policy_model
         endpoint = services.endpoint(policy) if policy is not None else None
-        settings = self._settings(endpoint.base_url if endpoint else None, endpoint.api_key if endpoint else None)
+        urls = {name: found.base_url for name, found in services.endpoints().items()}
+        settings = self._settings(endpoint.base_url if endpoint else None, endpoint.api_key if endpoint else None, urls)
         facts = JobFacts(self.context.job_id, self.context.restarts)
         self._say("collecting")
         work = asyncio.create_task(
@@ -203,13 +224,14 @@ class ShardJob:
         if isinstance(died, ServiceError):
             raise died
 
-    def _settings(self, base_url: str | None, api_key: str | None) -> RunSettings:
+    def _settings(
+        self, base_url: str | None = None, api_key: str | None = None, urls: Mapping[str, str] | None = None
+    ) -> RunSettings:
         reference = api_key_reference(self.plan.config, self.benchmark.name)
         if reference is not None and api_key is None:
             api_key = resolve_env({"key": reference}, os.environ, where="policy_api_key")["key"]
-        return settings_of(
-            self.plan.config, self.benchmark.name, output=self.artifacts.rollouts, base_url=base_url, api_key=api_key
-        )
+        output = self.artifacts.rollouts
+        return settings_of(self.plan.config, self.benchmark.name, output=output, base_url=base_url, api_key=api_key, urls=urls)
 
     def _coverage(self, settings: RunSettings) -> Coverage:
         from collector.store import RolloutStore  # noqa: PLC0415 - a job that waits for its slot stays small
@@ -217,14 +239,19 @@ class ShardJob:
         with RolloutStore.read(self.artifacts) as store:
             return store.coverage(settings.retry)
 
-    def _unfinished(self, coverage: Coverage, stop: StopRequest) -> IncompleteError:
-        left = f"{coverage.unfinished} of {coverage.expected} rollouts are unfinished"
+    def _why_not_again(self, restarts: int) -> str | None:
         requeue: Requeue = self.plan.config.driver.benchmarks[self.benchmark.name].requeue
+        return why_not_again(requeue, read_job_runs(self.artifacts.journal), self.context.job_id, restarts)
+
+    def _unfinished(self, coverage: Coverage) -> IncompleteError:
+        stop = self._stop
+        left = f"{coverage.unfinished} of {coverage.expected} rollouts are unfinished"
         if stop.reason is not StopReason.TIME_LIMIT or not self.context.on_slurm:
             return IncompleteError(f"{left} ({stop.reason or 'stopped'}).", "Run the submit command again.", self.where)
-        if self.context.restarts >= requeue.max_requeues:
-            what = f"{left}, and all {requeue.max_requeues} requeues are used up."
-            return IncompleteError(what, "Run the submit command again.", self.where)
+        if (why := self._why_not_again(self.context.restarts + 1)) is not None:
+            return IncompleteError(
+                f"{left}, and the job may not run again: {why}.", "Run the submit command again.", self.where
+            )
         self._say(f"{left}; the time is over, going back to the queue (requeue {self.context.restarts + 1})")
         # Slurm ends this process when it requeues the job; nothing of ours runs any more by then.
         done = subprocess.run(["scontrol", "requeue", self.context.job_id], timeout=60, check=False)
@@ -238,7 +265,7 @@ class ShardJob:
 
         # Shards may have been added while this one was collected.
         benchmark = read_plan(self.run_dir).benchmark(self.benchmark.name)
-        result = finish(self.run_dir, benchmark, self._settings(None, None))
+        result = finish(self.run_dir, benchmark, self._settings())
         for line in lines_of(result, self.run_dir, benchmark):
             self._say(line)
         check_exports(result, self.where)

@@ -176,8 +176,14 @@ def _identity(config: SubmitConfig, sources: Mapping[str, Source]) -> dict[str, 
 
 def _service_identity(service: Mapping[str, Any]) -> dict[str, Any]:
     """What can change an answer: the program and what it serves, not where it listens or how long it may take."""
-    kept = ("type", "command", "served_model_name", "env") if service["type"] == "command" else ("type", "served_model_name")
-    return {key: service[key] for key in kept}
+    started = ("type", "command", "served_model_name", "env")
+    if service["type"] == "vllm":
+        kept = (*started[:1], *started[2:], "model", "trust_remote_code", "extra_args")
+    else:
+        kept = started if service["type"] == "command" else ("type", "served_model_name")
+    # Older plans know no containers.
+    image = {"container": service["container"]} if service.get("container") else {}
+    return {**{key: service[key] for key in kept}, **image}
 
 
 def batches(indexes: Sequence[int], limit: int) -> list[tuple[int, ...]]:

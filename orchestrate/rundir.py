@@ -180,7 +180,7 @@ def _fill(run: RunDir, plan: SubmitPlan, sources: Mapping[str, Source], settings
 def _plan_mode(plan: SubmitPlan) -> int | None:
     """Only the owner reads a plan with literal values of environment variables; others can be asked for their status."""
     services = plan.config.services.values()
-    maps = [plan.config.driver.env, *(service.env for service in services if service.type == "command")]
+    maps = [plan.config.driver.env, *(service.env for service in services if service.type != "external")]
     has_literals = any(value.startswith("lit:") for entries in maps for value in entries.values())
     return 0o600 if has_literals else None
 

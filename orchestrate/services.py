@@ -16,8 +16,9 @@ from typing import Any, Final, Protocol, Self
 from collector import durable
 from collector.errors import ServiceError
 from orchestrate import supervise
-from orchestrate.config.services import CommandService, ExternalService
+from orchestrate.config.services import CommandService, ExternalService, VllmService
 from orchestrate.config.values import resolve_env
+from orchestrate.service_command import command_of, model_name
 
 HOST: Final = "127.0.0.1"
 #: Lines of a service's log that its error shows.
@@ -48,10 +49,14 @@ class Probe(Protocol):
 class RunningService:
     """A command service from its start to its end. Use as an async context manager."""
 
-    def __init__(self, name: str, service: CommandService, *, log: Path, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, name: str, service: CommandService | VllmService, *, log: Path, job: str, environ: Mapping[str, str]
+    ) -> None:
         self.name = name
         self.service = service
         self.log = log
+        self.job = job
+        self.was_ready = False
         self.port = service.port or free_port()
         self._environ = environ
         self._process: subprocess.Popen[bytes] | None = None
@@ -59,7 +64,7 @@ class RunningService:
     @property
     def endpoint(self) -> Endpoint:
         """Where the service answers once it is ready."""
-        return Endpoint(f"http://{HOST}:{self.port}/v1", self.service.served_model_name)
+        return Endpoint(f"http://{HOST}:{self.port}/v1", model_name(self.service))
 
     async def __aenter__(self) -> Self:
         """Start the process; it is not ready yet."""
@@ -70,7 +75,8 @@ class RunningService:
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                cwd=self.service.cwd,
+                # In a container the directory is one of the image.
+                cwd=self.service.cwd if self.service.container is None else None,
                 env=self._environment(),
                 start_new_session=True,
             )
@@ -105,6 +111,7 @@ class RunningService:
                     self.check_alive()
                     answer = await probe(self.name, self.endpoint, health_url)
                     if answer is None:
+                        self.was_ready = True
                         return
                     reason = answer
                     await asyncio.sleep(_PROBE_PAUSE_S)
@@ -115,6 +122,10 @@ class RunningService:
         """Raise ServiceError with the last log lines when the process has ended, with whatever exit code."""
         if self._process is not None and (code := self._process.poll()) is not None:
             raise self._error(f"ended with exit code {code} while it was needed")
+
+    def has_ended(self) -> bool:
+        """Whether the process was started and is gone."""
+        return self._process is not None and self._process.poll() is not None
 
     async def watch(self) -> None:
         """Raise ServiceError when the process ends; return never."""
@@ -128,9 +139,7 @@ class RunningService:
         return ServiceError(f"{what}.{said}", f"Its log is {self.log}.", f"service {self.name}")
 
     def _command(self) -> list[str]:
-        command = self.service.command
-        if isinstance(command, str):
-            return ["bash", "-c", self._filled(command)]
+        command = command_of(self.service, name=self.name, job=self.job, variables=self.service.env)
         return [self._filled(part) for part in command]
 
     def _environment(self) -> dict[str, str]:
@@ -176,19 +185,31 @@ class ServiceGroup:
         """Raise ServiceError when one of the processes ends; return never, or at once when there is none."""
         await _first_error([service.watch() for service in self._running.values()])
 
+    def restarts_allowed(self) -> int:
+        """How often the services may be brought up again after one of them ended: that one's allowance.
+
+        A service that was never ready has none: it would end the same way.
+        """
+        ended = [service for service in self._running.values() if service.has_ended()]
+        return min((service.service.max_restarts if service.was_ready else 0 for service in ended), default=0)
+
+    def endpoints(self) -> dict[str, Endpoint]:
+        """Where every service answers."""
+        return {name: self.endpoint(name) for name in [*self._running, *self._external]}
+
     def endpoint(self, name: str) -> Endpoint:
         """Where the service called ``name`` answers."""
         return self._external[name][0] if name in self._external else self._running[name].endpoint
 
 
 def group_of(
-    services: Mapping[str, CommandService | ExternalService], *, logs: Path, job: str, environ: Mapping[str, str]
+    services: Mapping[str, CommandService | VllmService | ExternalService], *, logs: Path, job: str, environ: Mapping[str, str]
 ) -> ServiceGroup:
     """The services of a job called ``job``; nothing is started yet. Raises ConfigError when a variable is missing."""
     running = {
-        name: RunningService(name, service, log=logs / f"{name}-{job}.log", environ=environ)
+        name: RunningService(name, service, log=logs / f"{name}-{job}.log", job=job, environ=environ)
         for name, service in services.items()
-        if isinstance(service, CommandService)
+        if not isinstance(service, ExternalService)
     }
     external = {
         name: (_external(name, service, environ), service.ready_timeout_s)

@@ -13,10 +13,12 @@ from collector.errors import ConfigError
 from collector.registry import unknown_name_hint
 from collector.settings import RunSettings
 from orchestrate.config.problems import problems_of
-from orchestrate.config.services import CommandService
+from orchestrate.config.references import UNKNOWN_PORT_URL, fill_references, reference_problems
+from orchestrate.config.services import ExternalService
 from orchestrate.config.submit import FILLED_IN, POLICY_KEYS, SubmitConfig
 from orchestrate.config.values import EnvSource, missing_host_variables, parse_env
 from orchestrate.names import name_problems, slug
+from orchestrate.service_command import model_name
 
 #: Stands for the output path while a run section is checked; the plan puts each shard's own in its place.
 _PLACEHOLDER = Path("rollouts.jsonl")
@@ -46,16 +48,23 @@ def load_config(raw: Mapping[str, Any], *, where: Path, environ: Mapping[str, st
 
 
 def settings_of(
-    config: SubmitConfig, name: str, *, output: Path, base_url: str | None = None, api_key: str | None = None
+    config: SubmitConfig,
+    name: str,
+    *,
+    output: Path,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    urls: Mapping[str, str] | None = None,
 ) -> RunSettings:
-    """The settings of one benchmark; ``base_url`` and ``api_key`` say how the job reaches the policy model."""
+    """The settings of one benchmark; ``base_url``, ``api_key`` and ``urls`` say how the job reaches its services."""
     benchmark = config.driver.benchmarks[name]
-    run: dict[str, Any] = {**benchmark.run, "output_jsonl_fpath": output}
+    filled = fill_references(benchmark.run, {service: _facts(config, service, urls or {}) for service in config.services})
+    run: dict[str, Any] = {**filled, "output_jsonl_fpath": output}
     # Jobs that are requeued by design are cut off by design; that must not use up the attempts of a task that never failed.
     run["retry"] = {"max_interruptions": benchmark.requeue.max_interruptions, **(run.get("retry") or {})}
     if config.driver.policy_model is not None:
         service = config.services[config.driver.policy_model]
-        run["policy_model_name"] = service.served_model_name
+        run["policy_model_name"] = service.served_model_name if isinstance(service, ExternalService) else model_name(service)
         run["policy_base_url"] = base_url or _policy_url(service)
     if api_key is not None or "policy_api_key" in run:
         run["policy_api_key"] = api_key
@@ -72,10 +81,16 @@ def api_key_reference(config: SubmitConfig, name: str) -> str | None:
     return None
 
 
+def _facts(config: SubmitConfig, name: str, urls: Mapping[str, str]) -> dict[str, str]:
+    service = config.services[name]
+    model = service.served_model_name if isinstance(service, ExternalService) else model_name(service)
+    return {"url": urls.get(name) or _policy_url(service), "model": model}
+
+
 def _policy_url(service: Any) -> str:
-    if isinstance(service, CommandService):
+    if not isinstance(service, ExternalService):
         # A job that chooses its port puts the real address here; where a model answers is not part of the experiment.
-        return f"http://127.0.0.1:{service.port or 1}/v1"
+        return f"http://127.0.0.1:{service.port}/v1" if service.port else UNKNOWN_PORT_URL
     return service.url
 
 
@@ -122,7 +137,10 @@ def _run_problems(name: str, run: Mapping[str, Any], data: Mapping[str, Any]) ->
         problems += [f"{prefix}.{key}: driver.policy_model names the model already: remove one of the two" for key in given]
     elif "policy_api_key" in run and not _is_variable(run["policy_api_key"]):
         problems.append(f"{prefix}.policy_api_key: a key does not belong into a file: write host:VARIABLE or runtime:VARIABLE")
-    checked = {key: value for key, value in run.items() if key not in FILLED_IN}
+    services = _mapping(data, "services")
+    problems += [f"{prefix}.{problem}" for problem in reference_problems(run, sorted(map(str, services)))]
+    facts = {str(service): {"url": UNKNOWN_PORT_URL, "model": "model"} for service in services}
+    checked = {key: value for key, value in fill_references(run, facts).items() if key not in FILLED_IN}
     try:
         RunSettings.model_validate({**checked, "output_jsonl_fpath": _PLACEHOLDER})
     except ValidationError as error:
@@ -140,7 +158,7 @@ def _is_variable(value: Any) -> bool:
 def _variable_problems(config: SubmitConfig, environ: Mapping[str, str]) -> list[str]:
     maps = {"driver.env": config.driver.env}
     for name, service in config.services.items():
-        if isinstance(service, CommandService):
+        if not isinstance(service, ExternalService):
             maps[f"services.{name}.env"] = service.env
     for name in config.driver.benchmarks:
         key = config.driver.benchmarks[name].run.get("policy_api_key")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, PlainValidator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
 
-from collector.settings import Seconds, StrictModel
+from collector.settings import Count, Seconds, StrictModel
 from orchestrate.config.values import EnvMap, Line, VariableName
 
 
@@ -34,6 +35,35 @@ def _check_path(value: str) -> str:
     return value
 
 
+def _check_image(value: str) -> str:
+    is_file = value.endswith((".sqsh", ".squashfs")) or value.startswith(("./", "../", "~"))
+    if is_file and not value.startswith("/"):
+        # Pyxis takes what does not begin with / or ./ for a name in a registry, and ./ depends on where the job runs.
+        raise ValueError(f"{value!r} is a file: write its absolute path")
+    return value
+
+
+def _check_mount(value: str) -> str:
+    parts = value.split(":")
+    if "," in value or len(parts) > 3 or not all(parts):
+        raise ValueError(f"{value!r}: write PATH, PATH:INSIDE or PATH:INSIDE:FLAGS; Pyxis cannot mount a path with ',' or ':'")
+    if not all(part.startswith("/") for part in parts[:2]):
+        raise ValueError(f"{value!r}: both paths of a mount are absolute")
+    return value
+
+
+def _split_arguments(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return shlex.split(value)
+    except ValueError as error:
+        raise ValueError(f"cannot be split as a shell would: {error}; write a list") from error
+
+
+ContainerImage = Annotated[Line, AfterValidator(_check_image)]
+Mount = Annotated[Line, AfterValidator(_check_mount)]
+ExtraArguments = Annotated[list[str], BeforeValidator(_split_arguments)]
 Command = Annotated[str | list[str], PlainValidator(_check_command)]
 HttpUrl = Annotated[Line, AfterValidator(_check_url)]
 UrlPath = Annotated[Line, AfterValidator(_check_path)]
@@ -45,12 +75,9 @@ class HealthCheck(StrictModel):
     path: UrlPath = "/health"
 
 
-class CommandService(StrictModel):
-    """A program that the job starts, watches and stops. ``{port}`` and ``{host}`` in command and env are filled in."""
+class StartedService(StrictModel):
+    """What all services that the job itself starts, watches and stops have in common."""
 
-    type: Literal["command"]
-    command: Command
-    served_model_name: str
     env: EnvMap = Field(default_factory=dict)
     cwd: Line | None = None
     #: null: a free port is chosen by each job, so that two jobs can share a node.
@@ -59,6 +86,40 @@ class CommandService(StrictModel):
     health_check: HealthCheck | None = None
     #: Seconds between SIGTERM and SIGKILL when the service is stopped.
     stop_grace_s: Seconds = 10.0
+    #: How often a job brings its services up again when this one, once ready, ends in the middle of the work.
+    max_restarts: Annotated[int, Field(ge=0)] = 1
+    #: An image for Pyxis: a registry reference, or a file by its absolute path. null: the program runs on the node itself.
+    container: ContainerImage | None = None
+    #: ``path``, ``path:inside`` or ``path:inside:flags``.
+    mounts: list[Mount] = Field(default_factory=list)
+
+
+class CommandService(StartedService):
+    """A program. ``{port}`` and ``{host}`` in command and env are filled in."""
+
+    type: Literal["command"]
+    command: Command
+    served_model_name: str
+
+
+class VllmService(StartedService):
+    """``vllm serve``: one instance on the GPUs of one job."""
+
+    type: Literal["vllm"]
+    model: Line
+    #: null: the model's own name.
+    served_model_name: Line | None = None
+    tensor_parallel_size: Count = 1
+    pipeline_parallel_size: Count = 1
+    trust_remote_code: bool = False
+    #: Further arguments of ``vllm serve``: a list as it stands, or a text that is split as a shell would.
+    extra_args: ExtraArguments = Field(default_factory=list)
+    health_check: HealthCheck | None = Field(default_factory=HealthCheck)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that the instance uses."""
+        return self.tensor_parallel_size * self.pipeline_parallel_size
 
 
 class ExternalService(StrictModel):
@@ -72,4 +133,4 @@ class ExternalService(StrictModel):
     ready_timeout_s: Seconds = 60.0
 
 
-Service: TypeAlias = Annotated[CommandService | ExternalService, Field(discriminator="type")]
+Service: TypeAlias = Annotated[CommandService | VllmService | ExternalService, Field(discriminator="type")]

@@ -10,7 +10,7 @@ from pydantic import Field
 from collector.settings import Count, StrictModel
 from orchestrate.config.compute import Compute
 from orchestrate.config.services import Service
-from orchestrate.config.values import EnvMap, Line
+from orchestrate.config.values import Duration, EnvMap, Line
 
 #: Exporter name to its settings; null switches one off.
 ExportMap = dict[str, dict[str, Any] | None]
@@ -21,9 +21,15 @@ POLICY_KEYS = ("policy_base_url", "policy_model_name", "policy_api_key")
 
 
 class Requeue(StrictModel):
-    """How often a job that ran out of time goes back to the queue, and how many cut-off attempts a rollout may have."""
+    """How often and how long a job may run again after it ran out of time, was preempted or lost its node.
 
+    And how many cut-off attempts a rollout may have.
+    """
+
+    #: A run of the job that recorded nothing counts double.
     max_requeues: Annotated[int, Field(ge=0)] = 20
+    #: No run begins after this much time was spent collecting in the runs before it. null: no bound.
+    max_walltime: Duration | None = None
     max_interruptions: Annotated[int, Field(ge=0)] = 20
 
 

@@ -13,6 +13,8 @@ from collector.errors import ConfigError
 
 _CLOCK = re.compile(r"(?:(?P<days>\d+)-)?(?P<hours>\d+):(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d)", re.ASCII)
 _SHORT = re.compile(r"(?P<count>\d+)(?P<unit>[mh])", re.ASCII)
+_DURATION = re.compile(r"(?:(?P<days>\d+)-)?(?P<clock>\d+(?::\d+){0,2})", re.ASCII)
+_DURATION_FORMS = 'write "MM", "MM:SS", "HH:MM:SS", "D-HH", "D-HH:MM", "D-HH:MM:SS", "90m" or "4h", in quotes'
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _FLAG = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
 _WALLTIME_FORMS = 'write "HH:MM:SS", "D-HH:MM:SS", "90m" or "4h", in quotes'
@@ -78,6 +80,29 @@ def walltime_seconds(text: str) -> int:
     return seconds
 
 
+def duration_seconds(text: str) -> int:
+    """The seconds that ``text`` means in any of Slurm's notations, or as ``90m`` or ``4h``. Raises ValueError with the forms.
+
+    A bare number is minutes and two numbers are minutes and seconds, as Slurm reads them; after days come hours.
+    """
+    if short := _SHORT.fullmatch(text):
+        seconds = int(short["count"]) * (60 if short["unit"] == "m" else 3600)
+    elif found := _DURATION.fullmatch(text):
+        parts = [int(part) for part in found["clock"].split(":")]
+        if found["days"] is not None:
+            hours, minutes, rest = (*parts, 0, 0)[:3]
+        elif len(parts) == 3:
+            hours, minutes, rest = parts
+        else:
+            hours, minutes, rest = 0, parts[0], (*parts, 0)[1]
+        seconds = int(found["days"] or 0) * 86400 + hours * 3600 + minutes * 60 + rest
+    else:
+        raise ValueError(f"{text!r} is not a duration: {_DURATION_FORMS}")
+    if seconds == 0:
+        raise ValueError("a duration of zero lets nothing run")
+    return seconds
+
+
 def slurm_time(seconds: int) -> str:
     """``seconds`` in the one notation that sbatch cannot misread: ``D-HH:MM:SS``."""
     minutes, second = divmod(seconds, 60)
@@ -104,6 +129,14 @@ def _check_walltime(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(_WALLTIME_FORMS)  # noqa: TRY004 - pydantic turns ValueError into its own
     walltime_seconds(value)
+    return value
+
+
+def _check_duration(value: Any) -> str:
+    if not isinstance(value, str):
+        made = f"YAML made the {type(value).__name__} {value} of it; " if isinstance(value, int | float) else ""
+        raise ValueError(f"quote it: {made}{_DURATION_FORMS}")  # noqa: TRY004 - pydantic turns ValueError into its own
+    duration_seconds(value)
     return value
 
 
@@ -141,6 +174,7 @@ def _empty_is_absent(value: Any) -> Any:
 
 
 Walltime = Annotated[str, BeforeValidator(_check_walltime)]
+Duration = Annotated[str, BeforeValidator(_check_duration)]
 EnvText = Annotated[str, AfterValidator(_check_env)]
 VariableName = Annotated[str, AfterValidator(_check_variable)]
 Line = Annotated[str, AfterValidator(_check_line)]

@@ -106,9 +106,9 @@ def test_a_walltime_that_can_be_misread_is_refused(value: object, told: str) -> 
 
 def test_an_unknown_service_type_lists_the_choices() -> None:
     data = config()
-    data["services"]["m"] = {"type": "vllm", "model": "x"}
+    data["services"]["m"] = {"type": "sglang", "model": "x"}
 
-    assert "services.m.type: unknown type. Choose from: command, external" in problem(data)
+    assert "services.m.type: unknown type. Choose from: command, vllm, external" in problem(data)
 
 
 @pytest.mark.parametrize("key", ["policy_model_name", "policy_base_url", "policy_api_key"])

@@ -1,0 +1,69 @@
+"""Whether a job may go back to the queue: bounded in number, in time and by progress, by what its journal says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from collector import events
+from collector.events import Failed, OmittedEvent, SessionStarted, Success
+from collector.inventory import line_blocks
+from orchestrate.config.submit import Requeue
+from orchestrate.config.values import duration_seconds, in_words
+
+
+@dataclass(slots=True)
+class JobRun:
+    """One incarnation of a job on its shard, as the journal knows it."""
+
+    job_id: str | None
+    restart: int
+    started_at: datetime
+    last_at: datetime
+    #: Outcomes that it recorded.
+    outcomes: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """From its first to its last event."""
+        return max(0.0, (self.last_at - self.started_at).total_seconds())
+
+
+def read_job_runs(journal: Path) -> list[JobRun]:
+    """Every session of the shard with the job it ran in. A torn last line says nothing."""
+    runs: dict[int, JobRun] = {}
+    for block in line_blocks(journal):
+        whole = block[: block.rfind(b"\n") + 1]
+        for event in events.parse_many(whole):
+            at = datetime.fromisoformat(event.at)
+            if isinstance(event, SessionStarted):
+                runs[event.session] = JobRun(event.job_id, event.restart_count or 0, at, at)
+            elif event.session in runs:
+                run = runs[event.session]
+                run.last_at = max(run.last_at, at)
+                run.outcomes += isinstance(event, Success | Failed | OmittedEvent)
+    return list(runs.values())
+
+
+def requeues_used(runs: Sequence[JobRun], job_id: str, restarts: int) -> int:
+    """What the ``restarts`` earlier incarnations of a job cost: one each, and two for one that recorded nothing."""
+    progress = {run.restart for run in runs if run.job_id == job_id and run.outcomes}
+    return sum(1 if restart in progress else 2 for restart in range(restarts))
+
+
+def why_not_again(requeue: Requeue, runs: Sequence[JobRun], job_id: str, restarts: int) -> str | None:
+    """Why incarnation ``restarts`` of the job may not begin; None when it may. The first one always may."""
+    if restarts == 0:
+        return None
+    used = requeues_used(runs, job_id, restarts)
+    if used > requeue.max_requeues:
+        counted = f"{restarts} requeues count as {used}" if used != restarts else f"{restarts} requeues"
+        return f"{counted}, since those that recorded nothing count double; max_requeues is {requeue.max_requeues}"
+    if requeue.max_walltime is not None:
+        spent = sum(run.seconds for run in runs if run.job_id == job_id)
+        if spent >= duration_seconds(requeue.max_walltime):
+            limit = in_words(duration_seconds(requeue.max_walltime))
+            return f"{in_words(round(spent))} were spent on it in {restarts + 1} runs; max_walltime is {limit}"
+    return None

@@ -1,0 +1,49 @@
+"""The command line of a service: what the user wrote, ``vllm serve``, and ``srun`` around either for a container. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from orchestrate.config.services import CommandService, StartedService, VllmService
+
+
+def model_name(service: CommandService | VllmService) -> str:
+    """The name under which the service answers."""
+    if isinstance(service, VllmService):
+        return service.served_model_name or service.model
+    return service.served_model_name
+
+
+def command_of(service: CommandService | VllmService, *, name: str, job: str, variables: Iterable[str] = ()) -> list[str]:
+    """The command with ``{port}`` and ``{host}`` still to be filled in; ``variables`` are those that reach a container."""
+    if isinstance(service, VllmService):
+        plain = _vllm(service)
+    elif isinstance(service.command, str):
+        plain = ["bash", "-c", service.command]
+    else:
+        plain = list(service.command)
+    return plain if service.container is None else [*_srun(service, service.container, name, job, sorted(variables)), *plain]
+
+
+def _vllm(service: VllmService) -> list[str]:
+    command = ["vllm", "serve", service.model, "--host", "{host}", "--port", "{port}"]
+    command += ["--served-model-name", model_name(service)]
+    command += ["--tensor-parallel-size", str(service.tensor_parallel_size)]
+    command += ["--pipeline-parallel-size", str(service.pipeline_parallel_size)]
+    if service.trust_remote_code:
+        command.append("--trust-remote-code")
+    return [*command, *service.extra_args]
+
+
+def _srun(service: StartedService, image: str, name: str, job: str, variables: list[str]) -> list[str]:
+    # --overlap: the step shares the GPUs and cores that the job's own process holds. The name is unique on the node.
+    command = ["srun", "--overlap", "--nodes=1", "--ntasks=1", f"--container-image={image}"]
+    command += [f"--container-name=gym-{name}-{job}", "--no-container-mount-home"]
+    if service.mounts:
+        command.append(f"--container-mounts={','.join(service.mounts)}")
+    if variables:
+        # Names only: values travel in the environment, where no process list shows them.
+        command.append(f"--container-env={','.join(variables)}")
+    if service.cwd is not None:
+        command.append(f"--container-workdir={service.cwd}")
+    return command
