@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, Self
 from collector import durable
 from collector.errors import ServiceError
 from orchestrate import supervise
+from orchestrate.config.gpus import divide_devices
 from orchestrate.config.services import CommandService, ExternalService, VllmService
 from orchestrate.config.values import resolve_env
 from orchestrate.service_command import command_of, model_name
@@ -206,8 +207,11 @@ def group_of(
     services: Mapping[str, CommandService | VllmService | ExternalService], *, logs: Path, job: str, environ: Mapping[str, str]
 ) -> ServiceGroup:
     """The services of a job called ``job``; nothing is started yet. Raises ConfigError when a variable is missing."""
+    gpus = {name: service.gpus for name, service in services.items() if isinstance(service, VllmService)}
+    devices = divide_devices(environ.get("CUDA_VISIBLE_DEVICES"), gpus)
+    environs = {name: {**environ, "CUDA_VISIBLE_DEVICES": own} for name, own in devices.items()}
     running = {
-        name: RunningService(name, service, log=logs / f"{name}-{job}.log", job=job, environ=environ)
+        name: RunningService(name, service, log=logs / f"{name}-{job}.log", job=job, environ=environs.get(name, environ))
         for name, service in services.items()
         if not isinstance(service, ExternalService)
     }

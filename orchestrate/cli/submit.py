@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orchestrate.cli.parser import CommandParser
 
@@ -21,10 +22,10 @@ def main(argv: list[str]) -> int:
     """Plan and submit. Refusals, previews and --resolve-only create nothing."""
     args = _parser().parse_intermixed_args(argv)
     config_file, overrides = _words(args)
-    from orchestrate.compose import compose_file
+    from orchestrate.compose import compose_data
     from orchestrate.config.load import load_config
 
-    data = compose_file(config_file, overrides)
+    data = compose_data(_read(config_file, args.cluster), overrides, folder=config_file.absolute().parent, where=config_file)
     loaded = load_config(data, where=config_file, environ=os.environ)
     if args.resolve_only:
         print(_resolved(loaded, as_json=args.json), end="")
@@ -39,6 +40,7 @@ def main(argv: list[str]) -> int:
     check_loaded(loaded, where=config_file)
     sources = gather(loaded)
     plan = make_plan(loaded, sources, config_file, new=args.new)
+    _warn(loaded)
     if args.dry_run:
         _preview(plan, as_json=args.json)
         return 0
@@ -53,12 +55,28 @@ def _parser() -> CommandParser:
     )
     parser.add_argument("words", nargs="*", metavar="CONFIG [OVERRIDE ...]", help="the YAML file, then overrides")
     parser.add_argument("-c", "--config", type=Path, help="the YAML file")
+    parser.add_argument("--cluster", metavar="NAME", help="take compute from ~/.config/gym-eval/clusters/NAME.yaml")
     parser.add_argument("--dry-run", action="store_true", help="show the plan and each job script; create nothing")
     parser.add_argument("--resolve-only", action="store_true", help="show the configuration as understood; create nothing")
     parser.add_argument("--wait", action="store_true", help="stay until the run is final, then show its scores")
     parser.add_argument("--new", action="store_true", help="start a run of its own beside an existing one")
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
+
+
+def _read(config_file: Path, cluster: str | None) -> dict[str, Any]:
+    from orchestrate.compose import read_yaml
+    from orchestrate.config.clusters import with_cluster
+
+    data = read_yaml(config_file)
+    return data if cluster is None else with_cluster(data, cluster)
+
+
+def _warn(loaded: Loaded) -> None:
+    from orchestrate.config.gpus import gpu_warning
+
+    if (warning := gpu_warning(loaded.config)) is not None:
+        print(f"gym eval submit: warning: {warning}", file=sys.stderr)
 
 
 def _words(args: argparse.Namespace) -> tuple[Path, list[str]]:

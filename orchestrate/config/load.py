@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from collector.errors import ConfigError
 from collector.registry import unknown_name_hint
 from collector.settings import RunSettings
+from orchestrate.config.gpus import gpu_problems
 from orchestrate.config.problems import problems_of
 from orchestrate.config.references import UNKNOWN_PORT_URL, fill_references, reference_problems
 from orchestrate.config.services import ExternalService
@@ -40,7 +41,7 @@ def load_config(raw: Mapping[str, Any], *, where: Path, environ: Mapping[str, st
     problems += [problem for name, run in _run_sections(data).items() for problem in _run_problems(name, run, data)]
     if not problems:
         config = SubmitConfig.model_validate(data)
-        problems = _variable_problems(config, environ)
+        problems = [*_variable_problems(config, environ), *gpu_problems(config)]
         if not problems:
             names = config.driver.benchmarks
             return Loaded(config, {name: settings_of(config, name, output=_PLACEHOLDER) for name in names})
