@@ -7,7 +7,7 @@ CODE := orchestrate collector merge exporters slurm_templates tests examples ben
 SLURM := slurmctld=slurm-wlm slurmd=slurm-wlm sbatch=slurm-wlm munged=munge setpriv=util-linux
 DATABASE := slurmdbd=slurmdbd mariadbd=mariadb-server mariadb=mariadb-client
 
-.PHONY: help setup model packages test check quickstart clean
+.PHONY: help setup model packages test soak check quickstart clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -48,6 +48,9 @@ packages:
 test: setup model packages ## all tests, on a real private Slurm and a real model where this machine can
 	$(BIN)/python -m compileall -q $(wildcard $(CODE))
 	$(BIN)/pytest -n 2
+
+soak: setup ## sixteen merges of one benchmark at once, a hundred times
+	GYM_EVAL_SOAK_ROUNDS=100 $(BIN)/pytest -n 0 tests/merge/test_merge_concurrency.py
 
 check: setup ## linters, formatting, types and the direction of imports
 	$(BIN)/ruff check .

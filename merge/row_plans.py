@@ -17,7 +17,10 @@ Getter: TypeAlias = Callable[[Mapping[str, Any]], tuple[Any, ...]]
 
 
 class RowPlan(NamedTuple):
-    """The fields that rows of one shape have, and how to get their values: first those of the row, then those of its usage."""
+    """The fields that rows of one shape have, and how to get their values: first those of the row, then those of its usage.
+
+    Where both have a field it is that of the usage: what was spent, not what a dataset says of its own length.
+    """
 
     fields: tuple[str, ...]
     own: Getter
@@ -43,8 +46,8 @@ class RowPlans:
         return plan
 
     def _made(self, row: Mapping[str, Any], usage: Mapping[str, Any]) -> RowPlan:
-        own = number_names(row)
-        more = [name for name in number_names(usage) if name not in own]
+        more = number_names(usage)
+        own = [name for name in number_names(row) if name not in more]
         fields = (*own, *more)
         return RowPlan(self._fields.setdefault(fields, fields), _getter(own), _getter(more) if more else None)
 

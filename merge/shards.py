@@ -84,7 +84,14 @@ def read_shard(artifacts: RunArtifacts, retry: RetrySettings) -> ShardView:
 
 
 def _read_once(artifacts: RunArtifacts, retry: RetrySettings) -> ShardView:
-    files = (artifacts.manifest, artifacts.inventory, artifacts.journal, artifacts.rollouts, artifacts.failures, artifacts.moved)
+    files = (
+        artifacts.manifest,
+        artifacts.inventory,
+        artifacts.journal,
+        artifacts.rollouts,
+        artifacts.failures,
+        artifacts.moved,
+    )
     marks = {path: FileMark.of(path) for path in files if path.exists()}
     with RolloutStore.read(artifacts) as store:
         history, inventory = store.history, store.inventory

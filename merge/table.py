@@ -145,7 +145,7 @@ class RowTable:
         row = jsonl.loads(line)
         response = row.get("response")
         usage = response.get("usage") if isinstance(response, dict) else None
-        numbers = {**_plain_numbers(usage if isinstance(usage, dict) else _EMPTY), **_plain_numbers(row)}
+        numbers = {**_plain_numbers(row), **_plain_numbers(usage if isinstance(usage, dict) else _EMPTY)}
         answer = _answer_number(row[self.answer_field]) if self.answer_field in row else None
         return _Found(tuple(numbers), tuple(numbers.values()), row.get("mask_sample") is True, answer)
 

@@ -121,6 +121,6 @@ def test_the_numbers_of_a_row_are_those_a_plain_reading_finds(row: dict, usage: 
     flags = {"mask_sample", "execute_only"}
     own = {k: v for k, v in row.items() if not k.startswith("_") and isinstance(v, int | float) and k != "response"}
     used = {k: v for k, v in usage.items() if not k.startswith("_") and isinstance(v, int | float)}
-    wanted = {k: float(v) for k, v in {**used, **own}.items() if k not in flags}
+    wanted = {k: float(v) for k, v in {**own, **used}.items() if k not in flags}
     assert {name: table.column(name)[0] for name in table.fields} == ({} if masked else wanted)
     assert (list(table.keys), list(table.masked)) == (([], [0]) if masked else ([0], []))
