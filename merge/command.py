@@ -15,8 +15,8 @@ from merge.generation import Generation, Reporting, plan_generation, plan_legacy
 from merge.identity import bind_inputs
 from merge.legacy import read_legacy
 from merge.lock import DEFAULT_WAIT_S, waiting_lock
+from merge.read_shards import read_shards
 from merge.receipt import Receipt
-from merge.shards import read_shard
 from merge.sources import are_legacy, find_runs, read_source
 from merge.target import check_target
 
@@ -79,7 +79,7 @@ def _planned(runs: Sequence[RunArtifacts], retry: RetrySettings, reporting: Repo
     if are_legacy(runs):
         return plan_legacy(read_legacy(runs, retry), reporting)
     inputs = bind_inputs([read_source(run) for run in runs], allow_partial=allow_partial)
-    return plan_generation(inputs, [read_shard(artifacts, retry) for artifacts in inputs.artifacts], reporting)
+    return plan_generation(inputs, read_shards(inputs.artifacts, retry), reporting)
 
 
 def _check_finished(generation: Generation, *, allow_partial: bool) -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
+
+#: Samples of at most so many values are remembered.
+_FEW: Final = 8
 
 
 class Summary(NamedTuple):
@@ -25,11 +29,22 @@ def summarize(values: Sequence[float]) -> Summary | None:
     """The summary of ``values``; None when there are none."""
     if not values:
         return None
+    if len(values) <= _FEW:
+        return _summary_of_few(tuple(values))
+    return _summary(values)
+
+
+@lru_cache(maxsize=1 << 14)
+def _summary_of_few(values: tuple[float, ...]) -> Summary:
+    """Of the repeats of a task: scores and constants come again and again."""
+    return _summary(values)
+
+
+def _summary(values: Sequence[float]) -> Summary:
     ordered = sorted(values)
     low, high = ordered[0], ordered[-1]
     count = len(ordered)
     if low == high:
-        # The common case within a task.
         return Summary(math.fsum(ordered) / count, high, low, low, 0.0 if count > 1 else None)
     mean = math.fsum(ordered) / count
     middle = count // 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate, groupby
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from merge.figures import deviation, mean_of, pass_at
@@ -63,20 +63,24 @@ def _tasks(table: RowTable) -> list[_Task]:
 
 def _family(name: str, tasks: Sequence[Sequence[float]]) -> Metrics:
     is_binary = all(score in {0.0, 1.0} for task in tasks for score in task)
-    means = [_running_means(task, is_binary=is_binary) for task in tasks]
-    rights = [int(sum(task)) for task in tasks] if is_binary else []
     metrics: Metrics = {}
+    enough = list(tasks)
+    runs: list[float] = []
     for k in range(1, max(map(len, tasks), default=0) + 1):
-        enough = [task for task in tasks if len(task) >= k]
-        if is_binary:
-            # Few pairs of (samples, right) occur, however many tasks there are.
-            best = [_pass_at(k, len(task), right) for task, right in zip(tasks, rights, strict=True) if len(task) >= k]
-        else:
-            best = [max(task[:k]) for task in enough]
+        if any(len(task) < k for task in enough):
+            enough, runs = [task for task in enough if len(task) >= k], []
+        while len(runs) < k:
+            runs.append(100 * mean_of([task[len(runs)] for task in enough]))
+        first = [task[:k] for task in enough]
+        # Few sums occur in binary tasks, however many tasks there are; sums of zeros and ones are exact.
+        totals = [int(sum(part)) for part in first] if is_binary else []
+        best = [_pass_at(k, len(task), int(sum(task))) for task in enough] if is_binary else list(map(max, first))
+        means = [total / k for total in totals] if is_binary else list(map(mean_of, first))
         metrics[f"pass@{k}/{name}"] = 100 * mean_of(best)
-        metrics[f"pass@1[avg-of-{k}]/{name}"] = 100 * mean_of([mean[k - 1] for mean in means if len(mean) >= k])
+        metrics[f"pass@1[avg-of-{k}]/{name}"] = 100 * mean_of(means)
         if k > 1:
-            metrics.update(_spread(name, enough, k))
+            within = [_binary_deviation(k, total) for total in totals] if is_binary else _deviations(first)
+            metrics.update(_spread(f"pass@1[avg-of-{k}]/{name}", runs, within))
     return metrics
 
 
@@ -85,22 +89,21 @@ def _pass_at(k: int, samples: int, right: int) -> float:
     return pass_at(k, samples=samples, right=right)
 
 
-def _running_means(task: Sequence[float], *, is_binary: bool) -> list[float]:
-    """The mean of the first k, for every k."""
-    if is_binary:
-        return [total / k for k, total in enumerate(accumulate(task), start=1)]
-    return [mean_of(task[:k]) for k in range(1, len(task) + 1)]
+@lru_cache(maxsize=1 << 16)
+def _binary_deviation(count: int, right: int) -> float:
+    return deviation([1.0] * right + [0.0] * (count - right)) or 0.0
 
 
-def _spread(name: str, tasks: Sequence[Sequence[float]], k: int) -> Metrics:
-    runs = [100 * mean_of([task[run] for task in tasks]) for run in range(k)]
-    within = [100 * spread for task in tasks if (spread := deviation(task[:k])) is not None]
+def _deviations(tasks: Sequence[Sequence[float]]) -> list[float]:
+    return [spread for task in tasks if (spread := deviation(task)) is not None]
+
+
+def _spread(prefix: str, runs: Sequence[float], within: Sequence[float]) -> Metrics:
     std = deviation(runs)
-    prefix = f"pass@1[avg-of-{k}]/{name}"
     return {
         f"{prefix}/std_dev_across_runs": std,
-        f"{prefix}/std_err_across_runs": None if std is None else std / math.sqrt(k),
-        f"{prefix}/avg_sample_std_dev": mean_of(within) if within else None,
+        f"{prefix}/std_err_across_runs": None if std is None else std / math.sqrt(len(runs)),
+        f"{prefix}/avg_sample_std_dev": 100 * mean_of(within) if within else None,
     }
 
 

@@ -193,6 +193,8 @@ def _answer_number(answer: object) -> int:
     """A number that is equal for equal answers of one process, and none of the marks."""
     if answer is None:
         return NO_ANSWER
+    if type(answer) is str:
+        return hash(answer) or 2
     if isinstance(answer, _Object):
         raise _ExactReaderNeededError
     if isinstance(answer, int | float):
@@ -201,7 +203,7 @@ def _answer_number(answer: object) -> int:
     elif isinstance(answer, list):
         number = hash(b",".join(bytes(m) if isinstance(m, msgspec.Raw) else jsonl.dumps(m) for m in answer))
     else:
-        number = hash(answer if isinstance(answer, str) else jsonl.canonical(answer))
+        number = hash(jsonl.canonical(answer))
     return number if number not in (NO_ANSWER, NO_ROW) else 2
 
 

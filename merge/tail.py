@@ -14,6 +14,7 @@ from collector.settings import RetrySettings
 from merge.generation import Generation, plan_generation, publish_generation, published_receipt
 from merge.identity import Inputs, bind_inputs
 from merge.lock import DEFAULT_WAIT_S, waiting_lock
+from merge.read_shards import read_shards
 from merge.receipt import Receipt
 from merge.shards import ShardView, read_shard
 from merge.target import check_target
@@ -54,7 +55,7 @@ def merge_when_final(
     shard is prepared, RefusedError for a wrong set of shards or a target that may not be written, CorruptArtifactError.
     """
     inputs = _bound(shards, benchmark)
-    generation = plan_generation(inputs, [read_shard(artifacts, retry) for artifacts in inputs.artifacts])
+    generation = plan_generation(inputs, read_shards(inputs.artifacts, retry))
     if generation.is_partial and not allow_partial:
         return MergeOutcome(MergeState.WAITING, generation.coverage)
     check_target(merged.rollouts, inputs.artifacts)
