@@ -57,6 +57,8 @@ async def collect(
     session = ShardSession.open(artifacts, lock, job, is_synced=is_synced)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(session.abandon)
+        if settings.retry.retry_invalid_judge_responses:
+            session.migrate_invalid_judgements()
         agent = await stack.enter_async_context(make_agent(settings))
         verifier = await stack.enter_async_context(make_verifier(settings))
         if progress is not None:

@@ -22,11 +22,11 @@ from collector import events
 from collector.artifacts import RunArtifacts
 from collector.durable import AppendFile
 from collector.errors import FencedError, StorageError
-from collector.events import Dispatched, Event, Failed, OmittedEvent, SessionEnded, SessionStarted, Success
+from collector.events import Dispatched, Event, Failed, Migrated, OmittedEvent, SessionEnded, SessionStarted, Success
 from collector.lock import ShardLock
 
 #: Events that are complete but for what only the commit knows: session, sequence number, time, and the row's place.
-Draft: TypeAlias = SessionStarted | Dispatched | Success | Failed | OmittedEvent | events.Lost | SessionEnded
+Draft: TypeAlias = SessionStarted | Dispatched | Success | Failed | Migrated | OmittedEvent | events.Lost | SessionEnded
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class JournalWriter:
         """
         self.check()
         main = self._write_rows(self._main, [entry for entry in batch if isinstance(entry.draft, Success)])
-        failures = self._write_rows(self._failures, [entry for entry in batch if isinstance(entry.draft, Failed)])
+        failures = self._write_rows(self._failures, [entry for entry in batch if isinstance(entry.draft, Failed | Migrated)])
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         written = [self._stamp(entry, at, main, failures) for entry in batch]
         self._append_events(written)
@@ -75,6 +75,10 @@ class JournalWriter:
                     "It stops without writing.",
                     file.path,
                 )
+
+    def failure_row(self, offset: int, length: int) -> bytes:
+        """A recorded row of the failures file."""
+        return self._failures.read_range(offset, length)
 
     def close(self) -> None:
         """Close the files; everything committed is durable already."""
@@ -100,7 +104,7 @@ class JournalWriter:
         draft = entry.draft
         common = {"session": self._session, "seq": self._seq, "at": at}
         self._seq += 1
-        if isinstance(draft, Success | Failed) and entry.row is not None:
+        if isinstance(draft, Success | Failed | Migrated) and entry.row is not None:
             offset = (main if isinstance(draft, Success) else failures)[id(entry)]
             return msgspec.structs.replace(
                 draft, offset=offset, length=len(entry.row), checksum=zlib.crc32(entry.row), **common

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from collector import jsonl
+from collector import jsonl, rows
 from collector.agents.base import Agent, AgentSettings
 from collector.attempt import run_attempt
 from collector.breaker import CircuitBreaker
@@ -170,9 +170,13 @@ class Dispatcher:
             source=source,
             row=jsonl.loads(source),
         )
+        row = attempt.row
+        if attempt.number and self._session.may_reuse(index):
+            # Asked of this attempt only: what is recorded of it must not carry the permission on to the next.
+            row = {**row, rows.REUSE: True}
         await self._session.dispatch(index, attempt.number)
         begun = self._clock()
-        outcome = await run_attempt(attempt.row, self._agent, self._verifier, limit_s=self._settings.timeouts.attempt_s)
+        outcome = await run_attempt(row, self._agent, self._verifier, limit_s=self._settings.timeouts.attempt_s)
         elapsed_s = self._clock() - begun
         self._budget.learn(elapsed_s)
         recorded = record(attempt, outcome, elapsed_s)

@@ -74,6 +74,25 @@ class Failed(_Event, frozen=True, tag="failure"):
     recovered: bool = False
 
 
+class Migrated(_Event, frozen=True, tag="migrated"):
+    """The result of an attempt counts as a failure from now on; that failure's row stands in the failures file at ``offset``.
+
+    The result's own row stays where it is. A program that does not know this event refuses the journal, so no reader takes
+    the result for one by mistake.
+    """
+
+    rollout_id: str
+    attempt_index: int
+    offset: int
+    length: int
+    checksum: int
+    failure_class: str
+    kind: str | None
+    reason: str
+    elapsed_s: float | None = None
+    recovered: bool = False
+
+
 class OmittedEvent(_Event, frozen=True, tag="omitted"):
     """An attempt that is not recorded on purpose; it has no row."""
 
@@ -101,7 +120,7 @@ class SessionEnded(_Event, frozen=True, tag="session_ended"):
     reason: str
 
 
-Event: TypeAlias = SessionStarted | Dispatched | Success | Failed | OmittedEvent | Lost | SessionEnded
+Event: TypeAlias = SessionStarted | Dispatched | Success | Failed | Migrated | OmittedEvent | Lost | SessionEnded
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TypeAlias
 
-from collector.events import Dispatched, Event, Failed, Lost, OmittedEvent, SessionEnded, SessionStarted, Success
+from collector.events import Dispatched, Event, Failed, Lost, Migrated, OmittedEvent, SessionEnded, SessionStarted, Success
 from collector.outcomes import RolloutState
 
 
@@ -46,6 +46,8 @@ _STATES = {
 
 #: Codes of rollouts that need nothing more, with their state.
 CLOSED_CODES = {code: _STATES[code] for code in (Code.MEASURED, Code.MASKED, Code.UNSCORED, Code.OMITTED)}
+#: Codes of rollouts whose latest attempt has a row in the file of results.
+RESULT_CODES = frozenset({Code.MEASURED, Code.MASKED, Code.UNSCORED})
 #: Codes of rollouts that may need another attempt.
 OPEN_CODES = frozenset({Code.NEVER, Code.UNKNOWN, Code.FAILED, Code.FAILED_TERMINALLY})
 
@@ -79,13 +81,13 @@ class RowRanges:
 
     end: int = 0
     #: The row that ends at ``end``, and the journal line that recorded it.
-    last: Success | Failed | None = None
+    last: Success | Failed | Migrated | None = None
     last_line: int = 0
     gaps: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     #: Ranges that begin before ``end``: a row of an older session that landed between others.
     early: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
 
-    def add(self, event: Success | Failed, line: int) -> None:
+    def add(self, event: Success | Failed | Migrated, line: int) -> None:
         """Account for the row of ``event``."""
         if event.offset < self.end:
             self.early.append((event.offset, event.offset + event.length))
@@ -167,11 +169,11 @@ class History:
             failure_class=self.classes.get(index),
         )
 
-    def apply(self, event: Dispatched | Outcome | Lost, index: int) -> None:
+    def apply(self, event: Dispatched | Outcome | Migrated | Lost, index: int) -> None:
         """Apply one event of rollout ``index``; one of an older session is accounted for and decides nothing."""
         if isinstance(event, Success):
             self.main.add(event, self.events + 1)
-        elif isinstance(event, Failed):
+        elif isinstance(event, Failed | Migrated):
             self.sidecar.add(event, self.events + 1)
         if event.session < self.session:
             self.late_events += 1
@@ -179,6 +181,8 @@ class History:
             self.dispatch(index, event.attempt_index, event.session)
         elif isinstance(event, Lost):
             self.lose(index, event)
+        elif isinstance(event, Migrated):
+            self.migrate(index, event)
         else:
             self.settle(index, event)
         self.events += 1
@@ -229,7 +233,21 @@ class History:
         if event.attempt_index == self.latest[index]:
             self._forget(index)
             self.codes[index] = Code.UNKNOWN
+        if self.codes[index] in OPEN_CODES and self.offsets[index] == event.offset:
+            self.lengths[index] = 0
         (self.main if event.file == "rollouts" else self.sidecar).cut(event.offset)
+
+    def migrate(self, index: int, event: Migrated) -> None:
+        """The result of rollout ``index`` is a failure from now on; the attempt stays used."""
+        if event.attempt_index != self.latest[index] or self.codes[index] not in RESULT_CODES:
+            raise HistoryError(f"attempt {event.attempt_index} of {event.rollout_id} is migrated and is no result")
+        self._forget(index)
+        self._fail(index, event)
+        self.codes[index] = Code.FAILED
+
+    def has_failure_row(self, index: int) -> bool:
+        """Whether the latest recorded outcome of an open rollout has a row, which then stands in the failures file."""
+        return self.recorded[index] != 0 and self.lengths[index] > 0
 
     def move(self, index: int) -> None:
         """Rollout ``index`` belongs to another shard now: it counts nowhere here and is never dispatched again."""
@@ -257,13 +275,16 @@ class History:
             self._place(index, event)
         elif isinstance(event, Failed):
             self.codes[index] = Code.FAILED_TERMINALLY if event.terminal else Code.FAILED
-            self.kinds[index] = event.kind or event.failure_class
-            self.classes[index] = event.failure_class
-            self._place(index, event)
+            self._fail(index, event)
         else:
             self.codes[index] = Code.OMITTED
 
-    def _place(self, index: int, event: Success | Failed) -> None:
+    def _fail(self, index: int, event: Failed | Migrated) -> None:
+        self.kinds[index] = event.kind or event.failure_class
+        self.classes[index] = event.failure_class
+        self._place(index, event)
+
+    def _place(self, index: int, event: Success | Failed | Migrated) -> None:
         self.offsets[index] = event.offset
         self.lengths[index] = event.length
         self.checksums[index] = event.checksum

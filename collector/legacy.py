@@ -20,8 +20,9 @@ import msgspec
 from collector import durable, events, jsonl, rows
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError
-from collector.events import Dispatched, Event, Failed, SessionStarted, Success
+from collector.events import Dispatched, Event, Failed, Migrated, SessionStarted, Success
 from collector.inventory import Inventory
+from collector.legacy_judge import PlacedLine, half_migrated
 from collector.manifest import Manifest
 from collector.outcomes import FailureClass
 
@@ -59,7 +60,8 @@ def import_legacy(artifacts: RunArtifacts, wanted: Manifest) -> Manifest:
     inventory.close()
     failures = list(_failures(artifacts.failures, known)) if artifacts.failures.exists() else []
     successes = list(_successes(artifacts.rollouts, known))
-    journal = _journal(wanted.run_id, failures, successes)
+    migrated = _half_migrated(artifacts)
+    journal = _journal(wanted.run_id, failures, successes, migrated)
     for path in (artifacts.rollouts, artifacts.failures):
         _repair(path)
     durable.publish_lines(artifacts.journal, map(events.encode, journal))
@@ -68,21 +70,45 @@ def import_legacy(artifacts: RunArtifacts, wanted: Manifest) -> Manifest:
     return manifest
 
 
-def _journal(run_id: str, failures: list[Failed], successes: list[Success]) -> list[Event]:
-    """Session 0 of an imported run: attempts renumbered in file order, the success last, as a resume would have made them."""
+def _journal(run_id: str, failures: list[Failed], successes: list[Success], migrated: dict[int, int]) -> list[Event]:
+    """Session 0 of an imported run: attempts renumbered in file order, the success last, as a resume would have made them.
+
+    ``migrated`` has, by the offset of a result, that of the failure it became: one attempt, with the result first.
+    """
+    became = {failure.offset: failure for failure in failures if failure.offset in migrated.values()}
     host, at = socket.gethostname(), datetime.now(UTC).isoformat(timespec="milliseconds")
     found: list[Event] = [
         SessionStarted(run_id=run_id, session=0, seq=0, at=at, reason="legacy_import", host=host, pid=os.getpid())
     ]
     attempts: dict[str, int] = {}
-    for outcome in (*failures, *successes):
+    for outcome in (*(failure for failure in failures if failure.offset not in became), *successes):
         number = attempts.get(outcome.rollout_id, -1) + 1
         attempts[outcome.rollout_id] = number
         found.append(
             Dispatched(run_id=run_id, session=0, seq=len(found), at=at, rollout_id=outcome.rollout_id, attempt_index=number)
         )
         found.append(msgspec.structs.replace(outcome, run_id=run_id, at=at, attempt_index=number, seq=len(found)))
+        if isinstance(outcome, Success) and outcome.offset in migrated:
+            found.append(_migrated(became[migrated[outcome.offset]], run_id, at, number, len(found)))
     return found
+
+
+def _migrated(failure: Failed, run_id: str, at: str, attempt: int, seq: int) -> Migrated:
+    return Migrated(
+        run_id=run_id, session=0, seq=seq, at=at, rollout_id=failure.rollout_id, attempt_index=attempt, offset=failure.offset,
+        length=failure.length, checksum=failure.checksum, failure_class=failure.failure_class, kind=failure.kind,
+        reason=failure.reason, elapsed_s=failure.elapsed_s, recovered=True,
+    )  # fmt: skip
+
+
+def _half_migrated(artifacts: RunArtifacts) -> dict[int, int]:
+    if not artifacts.failures.exists():
+        return {}
+    failures, results = (
+        (PlacedLine(line.number, line.offset, line.data) for line in _lines(path))
+        for path in (artifacts.failures, artifacts.rollouts)
+    )
+    return half_migrated(failures, results, str(artifacts.rollouts))
 
 
 def _successes(path: Path, known: dict[str, int]) -> Iterator[Success]:

@@ -120,11 +120,13 @@ class Failure:
     response: dict[str, Any] | None = None
     #: Seconds the other side asked to wait (Retry-After); None when it did not.
     retry_after_s: float | None = None
+    #: The attempt left a deliverable that the next one may judge instead of making another.
+    reuse_deliverable: bool = False
 
     def __post_init__(self) -> None:
         _require("Failure", str, failure_class=self.failure_class, reason=self.reason)
         _require("Failure", str | None, kind=self.kind, exception_type=self.exception_type, response_body=self.response_body)
-        _require("Failure", bool, terminal=self.terminal)
+        _require("Failure", bool, terminal=self.terminal, reuse_deliverable=self.reuse_deliverable)
         if self.source is FailureSource.ENVIRONMENT and self.delivery is not Delivery.DELIVERED:
             raise ValueError("a failure reported by the environment was delivered to it")
         # The journal is UTF-8, and what a server or an exception says need not be.

@@ -15,9 +15,10 @@ from pathlib import Path
 from collector import rows
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError
-from collector.events import Failed, Lost, Success
+from collector.events import Failed, Lost, Migrated, Success
 from collector.failure_record import FailureRecord
-from collector.history import History, HistoryError, RowRanges
+from collector.history import RESULT_CODES, History, HistoryError, RowRanges
+from collector.invalid_judge import is_flagged, migrated_event, migrated_line, read_result
 from collector.inventory import line_blocks
 from collector.rows import RowStamp
 
@@ -42,7 +43,7 @@ class Repairs:
     """What the next session does before anything else, in this order: ends and cuts, then events, then cuts of lost rows."""
 
     lines: list[Repair] = field(default_factory=list[Repair])
-    recovered: list[Success | Failed] = field(default_factory=list[Success | Failed])
+    recovered: list[Success | Failed | Migrated] = field(default_factory=list[Success | Failed | Migrated])
     lost: list[Lost] = field(default_factory=list[Lost])
     cuts: list[Repair] = field(default_factory=list[Repair])
     #: Rows of a collector that had lost the shard: kept in their file, and never counted.
@@ -63,6 +64,7 @@ class RowAudit:
         repairs: Repairs,
     ) -> None:
         self._file = file
+        self._results = artifacts.rollouts
         self._path = artifacts.rollouts if file is RowFile.ROLLOUTS else artifacts.failures
         self._journal = artifacts.journal
         self._run_id = run_id
@@ -147,7 +149,10 @@ class RowAudit:
         if session > self._history.session or (session == self._history.session and stamp.attempt > latest):
             raise self._corrupt(offset, f"attempt {stamp.attempt} of {stamp.rollout_id} was never dispatched")
         if stamp.attempt == latest and self._history.owner[position] == session:
-            self._settle(offset, position, event)
+            if stamp.migrated:
+                self._migrate(offset, position, line)
+            else:
+                self._settle(offset, position, event)
         else:
             # A collector that lost the shard wrote it after its successor began: kept in the file, and never wins.
             self._repairs.ignored_rows += 1
@@ -157,6 +162,28 @@ class RowAudit:
             self._history.settle(position, event)
         except HistoryError as error:
             raise self._corrupt(offset, str(error)) from error
+        self._repairs.recovered.append(event)
+
+    def _migrate(self, offset: int, position: int, line: bytes) -> None:
+        """A migration that died before its event. It counts when the row is what the result beside it becomes, to the byte."""
+        history = self._history
+        if history.codes[position] not in RESULT_CODES:
+            raise self._corrupt(offset, "a result that became a failure, of an attempt that has no result")
+        with self._results.open("rb") as file:
+            result = read_result(file.fileno(), self._results, history, position)
+        stamp = rows.parse_stamp(line)
+        # Deliverables may have come or gone since; everything else of the row follows from the result.
+        exact = [
+            migrated_line(
+                result, rollout_id=stamp.rollout_id, run_id=self._run_id, session=history.owner[position],
+                attempt=stamp.attempt, may_reuse=may_reuse,
+            )
+            for may_reuse in (True, False)
+        ]  # fmt: skip
+        if not is_flagged(result) or line not in exact:
+            raise self._corrupt(offset, f"a failure made of another result than that of {stamp.rollout_id}")
+        event = migrated_event(line, offset=offset, run_id=self._run_id)
+        history.migrate(position, event)
         self._repairs.recovered.append(event)
 
     def _outcome_of(self, stamp: RowStamp, offset: int, line: bytes) -> Success | Failed:

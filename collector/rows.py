@@ -23,6 +23,10 @@ RUN_ID: Final = "_ng_run_id"
 SESSION: Final = "_ng_session"
 FAILURE_CLASS: Final = "_ng_failure_class"
 FAILURE_RECORD: Final = "_ng_failure_record"
+#: Of a failure row that was a result until its judge's answer was found invalid.
+MIGRATED: Final = "_ng_migrated_invalid_judge_response"
+#: Of a failure row: the next attempt may judge the deliverable again that this one left; of a dispatched row: it shall.
+REUSE: Final = "reuse_cached_deliverable"
 #: The Responses API's word for an answer that stopped at the token limit.
 TOKEN_LIMIT: Final = "max_output_tokens"  # noqa: S105 - a reason, not a password
 
@@ -37,6 +41,7 @@ class RowStamp(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str | None = msgspec.field(default=None, name=RUN_ID)
     session: int | None = msgspec.field(default=None, name=SESSION)
     failure_class: str | None = msgspec.field(default=None, name=FAILURE_CLASS)
+    migrated: bool = msgspec.field(default=False, name=MIGRATED)
 
     @property
     def rollout_id(self) -> str:
@@ -69,6 +74,11 @@ class SavedVerdict(msgspec.Struct, frozen=True, kw_only=True):
         return details is not None and details.reason == TOKEN_LIMIT
 
 
+class _Reuse(msgspec.Struct, frozen=True):
+    allowed: Any = msgspec.field(default=False, name=REUSE)
+
+
+_reuse_decoder = msgspec.json.Decoder(_Reuse)
 _stamp_decoder = msgspec.json.Decoder(RowStamp)
 _verdict_decoder = msgspec.json.Decoder(SavedVerdict)
 
@@ -83,6 +93,11 @@ def parse_stamp(line: bytes) -> RowStamp:
 def parse_verdict(line: bytes) -> SavedVerdict:
     """The score of the result row in ``line``. Raises ValueError when its reward is neither a number nor null."""
     return parse_part(_verdict_decoder, line)
+
+
+def allows_reuse(line: bytes) -> bool:
+    """Whether the failure row in ``line`` lets the next attempt use the deliverable that this one left."""
+    return parse_part(_reuse_decoder, line).allowed is True
 
 
 def parse_part(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
@@ -145,6 +160,8 @@ def failure_line(
         added["_ng_failure_stage"] = failure.stage.value
     if failure.response is not None:
         added["response"] = failure.response
+    if failure.reuse_deliverable:
+        added[REUSE] = True
     return _splice(source, row, {**added, **_stamps(run_id, session, attempt)})
 
 

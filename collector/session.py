@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import os
 import socket
+import zlib
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
 from pathlib import Path
 
-from collector import durable
+from collector import durable, rows
 from collector.artifacts import RunArtifacts
 from collector.commit import Draft, Entry, GroupCommitter, JournalWriter
-from collector.errors import FencedError, GymEvalError, RefusedError, StorageError
-from collector.events import Dispatched, Event, Failed, Lost, OmittedEvent, SessionEnded, SessionStarted, Success
+from collector.errors import CorruptArtifactError, FencedError, GymEvalError, RefusedError, StorageError
+from collector.events import Dispatched, Event, Failed, Lost, Migrated, OmittedEvent, SessionEnded, SessionStarted, Success
+from collector.invalid_judge import invalid_results
 from collector.lock import ShardLock
 from collector.store import RolloutStore
+
+#: Rows made failures with one commit: so many are in memory at once.
+_MIGRATED_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,32 @@ class ShardSession:
             store.close()
             raise
         return opened
+
+    def migrate_invalid_judgements(self) -> int:
+        """Make every result flagged ``invalid_judge_response`` a failure that is tried again; how many there were.
+
+        Before the first dispatch only. Durable when this returns; a crash before leaves what the next session completes.
+        """
+        store, count = self.store, 0
+        found = invalid_results(store.artifacts, store.history, store.inventory, store.manifest)
+        while batch := [Entry(one.draft, one.index, one.line) for one in islice(found, _MIGRATED_AT_ONCE)]:
+            self._apply(batch, self._writer.commit(batch))
+            count += len(batch)
+        return count
+
+    def may_reuse(self, index: int) -> bool:
+        """Whether the latest recorded outcome of an open rollout lets the next attempt use the deliverable it left.
+
+        Interrupted attempts since then change nothing. Raises CorruptArtifactError for a row that is not the recorded one.
+        """
+        history = self.store.history
+        if not history.has_failure_row(index):
+            return False
+        row = self._writer.failure_row(history.offsets[index], history.lengths[index])
+        if zlib.crc32(row) != history.checksums[index]:
+            what = f"the row at byte {history.offsets[index]} is not the one that was recorded."
+            raise CorruptArtifactError(self.store.artifacts.failures, 0, what)
+        return rows.allows_reuse(row)
 
     async def dispatch(self, index: int, attempt: int) -> None:
         """Record that attempt ``attempt`` of rollout ``index`` leaves; durable when this returns."""
@@ -111,7 +143,7 @@ class ShardSession:
 
     def _apply(self, batch: list[Entry], written: list[Event]) -> None:
         for entry, event in zip(batch, written, strict=True):
-            if isinstance(event, Dispatched | Success | Failed | OmittedEvent | Lost):
+            if isinstance(event, Dispatched | Success | Failed | Migrated | OmittedEvent | Lost):
                 self.store.history.apply(event, entry.index)
 
 

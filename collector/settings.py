@@ -92,6 +92,10 @@ class RetrySettings(StrictModel):
     retry_terminal_timeouts: bool = Field(
         default=False, description="failures of classes that a later run can cure count as retryable though stamped terminal"
     )
+    retry_invalid_judge_responses: bool = Field(
+        default=False,
+        description="results flagged invalid_judge_response become failures when a session begins, and are retried",
+    )
     #: Requests that provably were not executed (refused connection, 429, 503) are repeated inside the attempt.
     max_tries: Count = 5
     backoff_s: Seconds = 1.0

@@ -13,7 +13,7 @@ import msgspec
 from collector import events, rows
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError, NotFoundError
-from collector.events import Event, Failed, Lost
+from collector.events import Event, Failed, Lost, Migrated
 from collector.inventory import line_blocks
 from collector.lock import is_held
 from collector.outcomes import RolloutState
@@ -61,7 +61,7 @@ def timeline_of(artifacts: RunArtifacts, rollout_id: str, retry: RetrySettings |
     # Asking takes the lock for an instant, so it is asked only where the answer matters.
     is_live = past.state is RolloutState.UNKNOWN and not has_ended and is_held(artifacts.lock)
     lost = {event.attempt_index for event in found if isinstance(event, Lost)}
-    failed = [event for event in found if isinstance(event, Failed) and event.attempt_index not in lost]
+    failed = [event for event in found if isinstance(event, Failed | Migrated) and event.attempt_index not in lost]
     failures = {event.attempt_index: _failure_of(artifacts, event) for event in failed}
     attempts = attempts_of(found, failures, live_session=newest if is_live else None)
     is_in_flight = bool(attempts) and attempts[-1].end is AttemptEnd.IN_FLIGHT
@@ -80,7 +80,7 @@ def _events_of(artifacts: RunArtifacts, rollout_id: str, count: int) -> Iterator
                 yield event
 
 
-def _failure_of(artifacts: RunArtifacts, event: Failed) -> FailureView:
+def _failure_of(artifacts: RunArtifacts, event: Failed | Migrated) -> FailureView:
     with artifacts.failures.open("rb") as file:
         line = os.pread(file.fileno(), event.length, event.offset)
     whole = line if line.endswith(b"\n") else line + b"\n"
@@ -88,7 +88,13 @@ def _failure_of(artifacts: RunArtifacts, event: Failed) -> FailureView:
         raise CorruptArtifactError(artifacts.failures, 0, f"the row at byte {event.offset} is not the one that was recorded.")
     row = rows.parse_part(_row_decoder, whole)
     return FailureView(
-        event.failure_class, event.kind, event.reason, event.terminal, row.http_status, row.exception_type, row.stage
+        event.failure_class,
+        event.kind,
+        event.reason,
+        isinstance(event, Failed) and event.terminal,
+        row.http_status,
+        row.exception_type,
+        row.stage,
     )
 
 

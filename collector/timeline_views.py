@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from collector.events import Dispatched, Event, Failed, Lost, OmittedEvent, SessionEnded, SessionStarted, Success
+from collector.events import Dispatched, Event, Failed, Lost, Migrated, OmittedEvent, SessionEnded, SessionStarted, Success
 from collector.outcomes import RolloutState
 
-Outcome: TypeAlias = Success | Failed | OmittedEvent
+Outcome: TypeAlias = Success | Failed | Migrated | OmittedEvent
 
 
 class AttemptEnd(StrEnum):
@@ -128,6 +128,8 @@ class _Told:
             self.remarks[event.attempt_index] = f"its outcome came after session {max(self.started)} began and does not count"
         else:
             self.outcomes[event.attempt_index] = event
+            if isinstance(event, Migrated):
+                self.remarks[event.attempt_index] = "it was a result; its judge's answer was invalid"
             if self.dispatched and event.attempt_index < self.dispatched[-1].attempt_index:
                 self.remarks[event.attempt_index] = "it came after a newer attempt was dispatched and decides nothing"
 
@@ -162,8 +164,8 @@ def _attempt_view(event: Dispatched, told: _Told, failure: FailureView | None, l
     )
 
 
-def _end_of(outcome: Success | Failed) -> AttemptEnd:
-    if isinstance(outcome, Failed):
+def _end_of(outcome: Success | Failed | Migrated) -> AttemptEnd:
+    if isinstance(outcome, Failed | Migrated):
         return AttemptEnd.FAILED
     if outcome.masked:
         return AttemptEnd.MASKED

@@ -11,11 +11,12 @@ import shutil
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from collector.artifacts import RunArtifacts
 from collector.settings import RunSettings
 from collector.store import RolloutStore
-from tests.collector.shards import asked, fill, rollout_ids, settings_for, write_dataset
+from tests.collector.shards import asked, fill, rollout_ids, rows_of, settings_for, write_dataset
 from tests.support import testkit
 from tests.support.crash import run_in_fork
 
@@ -36,6 +37,36 @@ def recorded(settings: RunSettings) -> dict[str, str]:
         done = [i for i in range(len(store.inventory)) if store.history.past(i).state in {"measured", "masked", "unscored"}]
         spans = {store.inventory.rollout_id(i): (store.history.offsets[i], store.history.lengths[i]) for i in done}
     return {rollout: data[offset : offset + length].decode() for rollout, (offset, length) in spans.items()}
+
+
+def migrate_point(directory: Path, fatal: int) -> tuple[bool, Counter[str]]:
+    """Kill at disk call ``fatal`` of a session that makes two results failures and retries them, resume, and count."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    write_dataset(directory / "tasks.jsonl", [{"n": n, "grade": 1, "invalid_judge_response": n < 2} for n in range(3)])
+    settings = settings_for(directory, num_samples_in_parallel=2, retry={"max_attempts": 6})
+    run_in_fork(lambda: fill(settings) and None, 0)
+    migrating = settings_for(
+        directory, num_samples_in_parallel=2, retry={"max_attempts": 6, "retry_invalid_judge_responses": True}
+    )
+    status, _ = run_in_fork(lambda: fill(migrating) and None, fatal)
+    if run_in_fork(lambda: fill(migrating) and None, 0)[0] != 0:
+        return status != 0, Counter({"resume failed": 1})
+    artifacts = RunArtifacts(settings.output_jsonl_fpath)
+    marked = [attempt_of(row) for row in rows_of(artifacts.failures)]
+    events = [event for event in rows_of(artifacts.journal) if event["event"] == "migrated"]
+    results = [attempt_of(row) for row in rows_of(artifacts.rollouts)]
+    wrong: Counter[str] = Counter()
+    wrong["migrated without a row, or twice"] = len({*marked} ^ {(e["rollout_id"], e["attempt_index"]) for e in events})
+    wrong["doubled"] = len(marked) - len({*marked}) + len(results) - len({*results}) + len(events) - len(marked)
+    wrong["asked again"] = asked(directory)["2-0"] - 1
+    wrong["missing"] = 3 - len(recorded(settings))
+    wrong["not migrated"] = sum((f"{n}-0", 0) not in marked for n in range(2))
+    return status != 0, +wrong
+
+
+def attempt_of(row: dict[str, Any]) -> tuple[str, int]:
+    return f"{row['_ng_task_index']}-{row['_ng_rollout_index']}", row.get("_ng_attempt_index", 0)
 
 
 def one_point(directory: Path, fatal: int, prelude: int) -> tuple[bool, Counter[str]]:
@@ -66,13 +97,15 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("directory", type=Path)
     parser.add_argument("--prelude", type=int, default=0, help="kill a first session at this disk call, then sweep the second")
+    parser.add_argument("--migrate", action="store_true", help="sweep a session that makes results failures")
     parser.add_argument("--step", type=int, default=1)
     args = parser.parse_args()
     testkit.install()
     points, wrong = 0, Counter[str]()
     fatal = 1
     while True:
-        killed, found = one_point(args.directory / "point", fatal, args.prelude)
+        point = args.directory / "point"
+        killed, found = migrate_point(point, fatal) if args.migrate else one_point(point, fatal, args.prelude)
         if found:
             print(f"disk call {fatal}: {dict(found)}", file=sys.stderr)
         wrong += found

@@ -18,15 +18,22 @@ from tests.collector.shards import asked, fill, rollout_ids, settings_for, state
 from tests.support import testkit
 
 
-@pytest.mark.parametrize("prelude", [pytest.param(0, id="fresh"), pytest.param(37, id="after-a-first-crash")])
-def test_a_kill_before_any_disk_call_loses_and_doubles_nothing(tmp_path: Path, prelude: int) -> None:
-    command = [sys.executable, "-m", "tests.collector.sweep", str(tmp_path / "sweep"), "--prelude", str(prelude)]
+@pytest.mark.parametrize(
+    ("which", "least"),
+    [
+        pytest.param([], 50, id="fresh"),
+        pytest.param(["--prelude", "37"], 50, id="after-a-first-crash"),
+        pytest.param(["--migrate"], 20, id="making-results-failures"),
+    ],
+)
+def test_a_kill_before_any_disk_call_loses_and_doubles_nothing(tmp_path: Path, which: list[str], least: int) -> None:
+    command = [sys.executable, "-m", "tests.collector.sweep", str(tmp_path / "sweep"), *which]
 
     done = subprocess.run(command, env=testkit.environment(), cwd=testkit.ROOT, capture_output=True, text=True, check=True)
 
     figures = json.loads(done.stdout)
     assert figures["wrong"] == {}, done.stderr
-    assert figures["points"] > 50
+    assert figures["points"] > least
 
 
 _COLLECT = """

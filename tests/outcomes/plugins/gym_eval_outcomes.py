@@ -1,6 +1,6 @@
 """An agent whose every call is scripted by its row, deaths of the collector included, and a verifier that may fail.
 
-The row's ``acts`` lists what the rollout's first, second, ... call over all processes does; calls beyond the list answer.
+An answer says whether the row let it reuse a deliverable. The row's ``acts`` lists what the rollout's first, second, ... call over all processes does; calls beyond the list answer.
 An act is ``answer``, ``die`` (SIGKILL to the collector), ``hang``, ``raise`` or an object with the fields of a failure.
 """
 
@@ -44,7 +44,8 @@ class ActedAgent(Agent[ActedSettings]):
             return failure_of(act)
         text = row.get("say", "four")
         output = [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}]
-        return Answer(response={"object": "response", "id": f"answer-{nth}", "output": output}, text=text)
+        reused = row.get("reuse_cached_deliverable", False)
+        return Answer(response={"object": "response", "id": f"answer-{nth}", "output": output, "reused": reused}, text=text)
 
     def _note(self, rollout: str) -> int:
         descriptor = os.open(self.settings.log, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
