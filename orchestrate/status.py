@@ -223,6 +223,8 @@ def _read_shard(base: ShardReport, artifacts: RunArtifacts, retry: RetrySettings
     with RolloutStore.read(artifacts) as store:
         coverage = store.coverage(retry)
         facts = {
+            # Rollouts that were planned anew are counted in the shard that has them now.
+            "expected": coverage.expected,
             "completed": coverage.completed,
             "failed": sum(coverage.failures_by_kind.values()),
             "final": coverage.is_final,

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 def main(argv: list[str]) -> int:
     """Plan anew and submit. Refusals and previews change nothing."""
     args = _parser().parse_args(argv)
+    from orchestrate.remote import forwarded
+
+    if (code := forwarded("resubmit", args.run, argv)) is not None:
+        return code
     from orchestrate.resubmit import Wanted, resubmit
     from orchestrate.runindex import find_run, remember
     from orchestrate.submit import check_complete

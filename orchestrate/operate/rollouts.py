@@ -9,6 +9,7 @@ from pathlib import Path
 
 from collector.artifacts import RunArtifacts
 from collector.errors import NotFoundError, RequestError
+from collector.moves import read_moved
 from collector.settings import RetrySettings
 from collector.timeline import Timeline, timeline_of
 from orchestrate.config.load import settings_of
@@ -57,7 +58,9 @@ def _in_benchmark(run: RunDir, benchmark: BenchmarkPlan, rollout_id: str, retry:
             except NotFoundError:
                 # The look at the bytes sees numbers that other keys have too.
                 continue
-            yield Found(f"{benchmark.name} shard {index}", artifacts, timeline)
+            heir = read_moved(artifacts).get(rollout_id)
+            left = f", which left it to shard {heir}" if heir is not None else ""
+            yield Found(f"{benchmark.name} shard {index}{left}", artifacts, timeline)
 
 
 def _may_have(inventory: Path, rollout_id: str) -> bool:

@@ -60,6 +60,22 @@ def test_why_of_no_rollout_is_one_line(finished: Project, rollout: str, code: in
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_rollout_that_was_planned_anew_is_shown_where_it_was_and_where_it_is(project: Project) -> None:
+    project.config["services"]["policy"]["command"] = ["bash", "-c", "exit 3"]
+    project.benchmark("math", tasks=2)
+    project.submit()
+    wait_for(lambda: "ended with exit code 3" in project.logs(), 60)
+    wait_for(lambda: project.status()["benchmarks"][0]["shards"][0]["job_state"] == "GONE", 60)
+    assert project.gym("resubmit", "--shards", "2").returncode == 0
+
+    found = json.loads(project.gym("why", str(project.run_dir), "1-0", "--json").stdout)
+    shards = project.status()["benchmarks"][0]["shards"]
+
+    assert found[0]["place"] == f"math shard 0, which left it to {found[1]['place'].removeprefix('math ')}"
+    assert [shard["expected"] for shard in shards] == [0, 1, 1]
+    project.gym("cancel")
+
+
 def test_list_names_runs_and_how_many_benchmarks_are_merged(finished: Project) -> None:
     listed = json.loads(finished.gym("list", "--json").stdout)
     recent = finished.gym("list", "--since", "1h").stdout
