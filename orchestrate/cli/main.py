@@ -76,13 +76,19 @@ def _run(name: str, arguments: list[str]) -> int:
 
     module: CommandModule = import_module(f"orchestrate.cli.{name.replace('-', '_')}")  # pyright: ignore[reportAssignmentType] - a module
     try:
-        return module.main(arguments)
+        code = module.main(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of our output, such as head, has seen enough; what is buffered must not be tried again at exit.
+        sys.stdout = None  # pyright: ignore[reportAttributeAccessIssue] - what Python itself has for a program without one
+        return 141
     except GymEvalError as error:
         print(f"gym eval {name}: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print(f"gym eval {name}: interrupted", file=sys.stderr)
         return 130
+    return code
 
 
 def _unknown(program: str, name: str, choices: list[str]) -> int:

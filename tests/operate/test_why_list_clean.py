@@ -191,3 +191,15 @@ def test_unlock_frees_the_strict_lock_of_a_dead_owner(project: Project, tmp_path
     assert done.returncode == 0, done.stderr
     assert "is gone" in done.stdout
     assert "dead owner was removed" in done.stdout
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(finished: Project) -> None:
+    program = f"{sys.executable} -m orchestrate.cli.main eval status --json | head -1; exit ${{PIPESTATUS[0]}}"
+
+    done = subprocess.run(
+        ["bash", "-c", program], cwd=finished.root, env=finished.environment(), capture_output=True, text=True, check=False
+    )
+
+    assert done.stdout == "{\n"
+    assert done.stderr == ""
+    assert done.returncode in {0, 141}
