@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -51,6 +51,7 @@ class Work:
         self.executor = executor
         self.result = Submittal(run, plan)
         self._limit: int | None = None
+        self._unclear: list[tuple[Prepared, Unclear]] = []
 
     def do(self) -> Submittal:
         """Settle what is unclear, submit what is missing, shards before finishers, and record it."""
@@ -59,9 +60,11 @@ class Work:
         self.result.needs = needs.shards
         for benchmark in self.plan.benchmarks:
             self._submit_shards(benchmark, needs.shards[benchmark.name], unclear.get(benchmark.name))
+        self._settle_new()
         if self.executor.has_finishers:
             for benchmark in self.plan.benchmarks:
                 self._submit_finisher(benchmark, needs)
+            self._settle_new()
         if self.result.jobs or self.result.finishers or self.result.troubles or not self.run.record.exists():
             submissions = read_submissions(self.run.submissions)
             publish(self.run, make_record(self.run, self.plan, self.result.troubles, submissions))
@@ -87,9 +90,9 @@ class Work:
 
     def settle_old(self) -> dict[str, str]:
         """Look up what an earlier command left open, and return why that is still unclear, by benchmark."""
-        for submission in read_submissions(self.run.submissions):
-            if submission.outcome is Outcome.OPEN:
-                self._settle(submission.prepared, why="its submission was cut short", may_arrive=True)
+        left = [s.prepared for s in read_submissions(self.run.submissions) if s.outcome is Outcome.OPEN]
+        self._unclear = [(prepared, Unclear("its submission was cut short", may_arrive=True)) for prepared in left]
+        self._settle_new()
         names = {s.prepared.benchmark for s in read_submissions(self.run.submissions) if s.outcome is Outcome.OPEN}
         unclear = {name: why for name, why in self.result.troubles.items() if name in names}
         # A batch that never arrived is submitted now; one that did is no work of this command.
@@ -112,15 +115,22 @@ class Work:
                 self._accept(prepared, jobs, found=False)
             case Refused(reason):
                 self._fail(prepared, reason)
-            case Unclear(reason, may_arrive):
-                self._settle(prepared, why=reason, may_arrive=may_arrive)
+            case Unclear() as answer:
+                self._unclear.append((prepared, answer))
 
-    def _settle(self, prepared: Prepared, *, why: str, may_arrive: bool) -> None:
+    def _settle_new(self) -> None:
+        """Settle what got no clear answer, all together: the pauses between looks are made for the first of them only."""
+        for position, (prepared, answer) in enumerate(self._unclear):
+            pauses_s = _LOOKS if position == 0 else _LOOKS[:1]
+            self._settle(prepared, why=answer.reason, may_arrive=answer.may_arrive, pauses_s=pauses_s)
+        self._unclear.clear()
+
+    def _settle(self, prepared: Prepared, *, why: str, may_arrive: bool, pauses_s: Sequence[float]) -> None:
         """Find out by its name whether an unacknowledged batch exists; leave it open when that cannot be known yet."""
         benchmark = self.plan.benchmark(prepared.benchmark)
         batch = JobBatch(prepared.token, benchmark, prepared.indexes)
         may_arrive = may_arrive and time.time() < prepared.deadline
-        answer = look_up(self.executor, batch, why=why, may_arrive=may_arrive)
+        answer = look_up(self.executor, batch, why=why, may_arrive=may_arrive, pauses_s=pauses_s)
         match answer:
             case Accepted(jobs):
                 self._accept(prepared, jobs, found=True)
@@ -142,10 +152,16 @@ class Work:
 
 
 def look_up(
-    executor: Executor, batch: JobBatch, *, why: str, may_arrive: bool, sleep: Callable[[float], None] = time.sleep
+    executor: Executor,
+    batch: JobBatch,
+    *,
+    why: str,
+    may_arrive: bool,
+    pauses_s: Sequence[float] = _LOOKS,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> Answer:
     """What became of a batch whose answer is missing. With ``may_arrive``, a name that is not listed proves nothing yet."""
-    for pause in _LOOKS:
+    for pause in pauses_s:
         sleep(pause)
         found = executor.scheduler.find(batch.token)
         if found.knowledge is Knowledge.KNOWN:

@@ -20,6 +20,8 @@ WARNING_S: Final = 90
 SHARD_FLAGS: Final = frozenset(
     {"cpus-per-task", "mem", "gpus-per-node", "gres", "exclusive", "mem-per-cpu", "mem-per-gpu", "constraint"}
 )
+#: Merging takes a sixth of it whatever the size; where a site has no default, leaving it out would ask for a whole node.
+FINISHER_MEM: Final = "1G"
 
 
 class SlurmArrays(Executor):
@@ -88,7 +90,7 @@ class SlurmArrays(Executor):
             return flags
         # Files are merged by one process; nobody's GPUs wait for it, and it has no use for a shard's memory.
         kept = {name: value for name, value in flags.items() if name not in SHARD_FLAGS and not name.startswith("gpus")}
-        return {**kept, "nodes": 1, "ntasks": 1, "dependency": f"afterany:{':'.join(batch.after)}"}
+        return {**kept, "nodes": 1, "ntasks": 1, "mem": FINISHER_MEM, "dependency": f"afterany:{':'.join(batch.after)}"}
 
     def _own_flags(self, batch: JobBatch, count: int) -> dict[str, FlagValue]:
         compute, seconds = self.compute, walltime_seconds(self.compute.walltime)
