@@ -15,6 +15,7 @@ from merge.generation import Generation, Reporting, plan_generation, plan_legacy
 from merge.identity import bind_inputs
 from merge.legacy import read_legacy
 from merge.lock import DEFAULT_WAIT_S, waiting_lock
+from merge.plugins import check_plugins
 from merge.read_shards import read_shards
 from merge.receipt import Receipt
 from merge.sources import are_legacy, find_runs, read_source
@@ -50,11 +51,13 @@ def merge_paths(
     partial goes to ``partial_name(target)``, so that its name says so wherever it is copied. Without ``with_rows`` only
     coverage and metrics are written.
     """
+    reporting = reporting or Reporting()
+    check_plugins(reporting.plugins)
     runs = find_runs(inputs)
     places = [target, partial_name(target)] if allow_partial else [target]
     for place in places:
         check_target(place, runs)
-    generation = _planned(runs, retry or RetrySettings(), reporting or Reporting(), allow_partial=allow_partial)
+    generation = _planned(runs, retry or RetrySettings(), reporting, allow_partial=allow_partial)
     _check_finished(generation, allow_partial=allow_partial)
     generation.agents()
     target = partial_name(target) if generation.is_partial else target

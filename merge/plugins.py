@@ -24,6 +24,12 @@ class Metric(ABC):
 METRICS: Final[Registry[Metric]] = Registry("metric", "gym_eval.metrics", Metric)
 
 
+def check_plugins(names: Sequence[str]) -> None:
+    """Raise ConfigError unless every one of ``names`` can be used."""
+    for name in names:
+        METRICS.load(name)
+
+
 def plugin_metrics(names: Sequence[str], table: RowTable) -> Metrics:
     """The figures of the metrics called ``names``, each as ``<name>/<figure>``. Raises ConfigError for one that is none."""
     found: Metrics = {}
