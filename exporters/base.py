@@ -17,18 +17,10 @@ from pydantic import Field
 from collector.artifacts import RunArtifacts
 from collector.errors import GymEvalError
 from collector.settings import StrictModel
+from exporters.source import ExportError, check_source
 
 #: A string with at least one visible character. A number is refused, not turned into text.
 Text = Annotated[str, Field(strict=True, pattern=r"\S")]
-
-
-class ExportError(GymEvalError):
-    """A run that this exporter cannot export; each entry of ``details`` is one reason."""
-
-    def __init__(self, what: str, fix: str = "", where: str | Path = "", details: tuple[str, ...] = ()) -> None:
-        super().__init__(what, fix, where)
-        self.args = (what, fix, where, details)
-        self.details = details
 
 
 class ExportState(StrEnum):
@@ -73,6 +65,7 @@ class RunExportConfig(StrictModel):
     """What every exporter needs. The path of the artifacts that are exported wins over the one given here."""
 
     rollouts_jsonl_fpath: Path
+    allow_partial: bool = Field(default=False, description="export a run of which shards or rollouts are unfinished")
 
 
 C_co = TypeVar("C_co", bound=RunExportConfig, covariant=True)
@@ -98,11 +91,16 @@ class Exporter(ABC, Generic[C_co]):
     def export(self, artifacts: RunArtifacts) -> ExportResult:
         """Export ``artifacts``. Operational problems become a failed result; programming errors propagate."""
         try:
+            check_source(artifacts, allow_partial=self.config.allow_partial)
             return self.publish(artifacts)
         except ExportError as error:
             return ExportResult.failed(str(error), error.details)
-        except OSError as error:
+        except (OSError, GymEvalError) as error:
             return ExportResult.failed(str(error))
+
+    def missing(self) -> str | None:
+        """What has to be installed before this exporter can work, with the command; None when nothing. Asked at submission."""
+        return None
 
     def still_stands(self, evidence: str | None) -> bool:
         """Whether an export that succeeded with ``evidence`` is still there. Asked before it would be repeated."""

@@ -9,12 +9,13 @@ from collector.artifacts import RunArtifacts
 from collector.prepare import validate_settings
 from collector.registry import Registry
 from exporters.base import Exporter, RunExportConfig
+from exporters.names import BUILTIN
 
 EXPORTERS: Final[Registry[Exporter[RunExportConfig]]] = Registry(
     kind="exporter",
     group="gym_eval.exporters",
     base=Exporter,
-    builtin={"atif": "exporters.atif.exporter:AtifExporter"},
+    builtin=BUILTIN,
 )
 
 

@@ -64,10 +64,13 @@ def _export_problems(config: SubmitConfig) -> Iterator[str]:
         for name, values in config.exports_of(benchmark).items():
             artifacts = RunArtifacts(config.job.output_path / slug(benchmark) / "rollouts.jsonl")
             try:
-                place = make_exporter(name, values, artifacts).destination
+                exporter = make_exporter(name, values, artifacts)
+                place = exporter.destination
             except ConfigError as error:
                 yield f"driver.benchmarks.{benchmark}: {str(error).rstrip('.')}"
                 continue
+            if (missing := exporter.missing()) is not None:
+                yield f"export.{name}: {missing}"
             other = taken.setdefault((name, place), benchmark)
             if other != benchmark:
                 yield f"export.{name}: {other} and {benchmark} would both be exported to {place}: give each a place of its own"

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import urlsplit
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, SecretBytes, SecretStr
@@ -19,8 +18,7 @@ from collector.artifacts import RunArtifacts
 from collector.errors import ConfigError
 from collector.prepare import make_agent, make_verifier
 from collector.settings import RunSettings
-
-MASK: Final = "**********"
+from exporters.masked import MASK, masked_address
 
 
 def publish_config(artifacts: RunArtifacts, settings: RunSettings) -> None:
@@ -68,21 +66,3 @@ def _masked(value: Any) -> Any:
             return str(value)
         case _:
             return str(value)
-
-
-def masked_address(text: str) -> str:
-    """``text`` without what an address carries beside host and path: user and password, and the values of its query."""
-    if "://" not in text or any(sign.isspace() for sign in text):
-        return text
-    try:
-        parts = urlsplit(text)
-        host = parts.hostname
-    except ValueError:
-        return text
-    if not host or not (parts.username or parts.password or parts.query):
-        return text
-    place = parts.netloc.rpartition("@")[2]
-    login = f"{MASK}@" if "@" in parts.netloc else ""
-    names = [pair.partition("=")[0] for pair in parts.query.split("&")] if parts.query else []
-    query = "&".join(f"{name}={MASK}" for name in names)
-    return parts._replace(netloc=f"{login}{place}", query=query).geturl()

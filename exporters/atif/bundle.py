@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
-
-import msgspec
+from typing import Any, Final, NamedTuple, NoReturn
 
 from collector import durable, jsonl, rows
+from collector.artifacts import RunArtifacts
 from exporters.atif.lossy import LossyProfile
-from exporters.atif.profile import Context, Profile, RowError, choose
-from exporters.base import ExportError
+from exporters.atif.profile import Choice, Context, Profile, RowError, choose
+from exporters.atif.strict import StrictProfile
+from exporters.source import ExportError, selected_lines
 
 MANIFEST_NAME: Final = "manifest.jsonl"
-PROFILES: Final[tuple[Profile, ...]] = (LossyProfile(),)
+#: The first that accepts a row converts it.
+PROFILES: Final[dict[Choice, tuple[Profile, ...]]] = {
+    Choice.AUTO: (StrictProfile(), LossyProfile()),
+    Choice.STRICT: (StrictProfile(),),
+    Choice.LOSSY: (LossyProfile(),),
+}
 #: Problems listed by name; the rest is counted.
 _LISTED: Final = 100
 
@@ -50,8 +56,8 @@ class Published(NamedTuple):
     manifest_sha256: str
 
 
-def publish_bundle(source: Path, destination: Path, context: Context) -> Published:
-    """Make ``destination`` a folder with the trajectory of every row of ``source`` and their manifest.
+def publish_bundle(source: RunArtifacts, destination: Path, context: Context) -> Published:
+    """Make ``destination`` a folder with the trajectory of every selected row of ``source`` and their manifest.
 
     Raises ExportError with every problem of every row, FileExistsError when the destination exists, OSError; nothing is
     published then. Memory: about 150 bytes a row.
@@ -64,13 +70,13 @@ def publish_bundle(source: Path, destination: Path, context: Context) -> Publish
             if not problems.count:
                 durable.write_new(folder / trajectory.name, trajectory.data)
                 manifest.append(trajectory.manifest_line)
-        _raise_problems(problems, len(manifest), source)
+        _raise_problems(problems, len(manifest), source.rollouts)
         data = b"".join(manifest)
         durable.write_new(folder / MANIFEST_NAME, data)
     return Published(len(manifest), hashlib.sha256(data).hexdigest())
 
 
-def find_bundle(source: Path, destination: Path, context: Context) -> Published | None:
+def find_bundle(source: RunArtifacts, destination: Path, context: Context) -> Published | None:
     """The folder at ``destination`` when it is exactly what ``publish_bundle`` would make; None otherwise. Writes nothing."""
     problems = Problems()
     manifest: list[bytes] = []
@@ -83,24 +89,27 @@ def find_bundle(source: Path, destination: Path, context: Context) -> Published 
     return Published(len(manifest), hashlib.sha256(data).hexdigest()) if is_whole and manifest and not problems.count else None
 
 
-def trajectories(source: Path, context: Context, problems: Problems) -> Iterator[Trajectory]:
-    """The trajectory of each row of ``source`` that has one; the others are added to ``problems``."""
-    seen: set[tuple[int, int]] = set()
-    with source.open("rb", buffering=1 << 20) as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                yield _trajectory(line, context, seen)
-            except RowError as error:
-                problems.add(number, str(error))
+def trajectories(source: RunArtifacts, context: Context, problems: Problems) -> Iterator[Trajectory]:
+    """The trajectory of each selected row of ``source`` that has one; the others are added to ``problems``."""
+    seen: dict[tuple[int, int], str] = {}
+    for number, line in enumerate(selected_lines(source), start=1):
+        try:
+            yield _trajectory(line, context, seen)
+        except RowError as error:
+            problems.add(number, str(error))
 
 
-def _trajectory(line: bytes, context: Context, seen: set[tuple[int, int]]) -> Trajectory:
+def _trajectory(line: bytes, context: Context, seen: dict[tuple[int, int], str]) -> Trajectory:
     row = _parse(line)
     place = _place(row)
     if place in seen:
         raise RowError(f"rollout {place[0]}-{place[1]} occurs a second time")
-    seen.add(place)
-    data = choose(PROFILES, row).convert(row, context).encode()
+    document = choose(PROFILES[context.profile], row).convert(row, context)
+    agent = next(iter(seen.values()), document.agent.name)
+    seen[place] = agent
+    if document.agent.name != agent:
+        raise RowError(f"it is of agent {document.agent.name!r}, and earlier rows are of {agent!r}")
+    data = document.encode()
     name = f"{place[0]}-{place[1]}.json"
     entry = {
         rows.ROLLOUT_INDEX: place[1],
@@ -115,20 +124,27 @@ def _parse(line: bytes) -> dict[str, Any]:
     if not line.strip():
         raise RowError("a blank line")
     try:
-        row = msgspec.json.decode(line)
-    except msgspec.DecodeError:
-        # It refuses lone surrogates, which are JSON; whatever else it refuses, the exact reader names better.
-        row = _parse_exactly(line)
+        row = json.loads(line.decode(), object_pairs_hook=_distinct, parse_constant=_refuse)
+    except RecursionError as error:
+        raise RowError("invalid JSON (nested too deeply)") from error
+    except ValueError as error:
+        raise RowError(f"invalid JSON ({error})") from error
     if not isinstance(row, dict):
         raise RowError(f"a {type(row).__name__}, not an object")
     return row
 
 
-def _parse_exactly(line: bytes) -> Any:
-    try:
-        return jsonl.loads(line)
-    except ValueError as error:
-        raise RowError(f"invalid JSON ({error})") from error
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    # Faster readers keep the last of two equal keys, and with it a value that nobody checked.
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice in one object")
+    return found
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _place(row: dict[str, Any]) -> tuple[int, int]:

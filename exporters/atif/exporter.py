@@ -13,9 +13,10 @@ from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError
 from exporters.atif.bundle import MANIFEST_NAME, Published, find_bundle, publish_bundle
-from exporters.atif.profile import Context
-from exporters.base import Exporter, ExportError, ExportResult, RunExportConfig, Text
+from exporters.atif.profile import Choice, Context
+from exporters.base import Exporter, ExportResult, RunExportConfig, Text
 from exporters.facts import read_run_facts
+from exporters.source import ExportError
 
 
 def _not_blank(value: object) -> object:
@@ -32,6 +33,7 @@ class ExportAtifConfig(RunExportConfig):
     )
     session_id: Text | None = Field(default=None, description="names the session in each trajectory; default: the run's id")
     agent_version: Text = Field(description="the version of the agent, as text: 1.0.0")
+    profile: Choice = Field(default=Choice.AUTO, description="strict, lossy, or auto: strict where a row has an observation")
 
 
 class AtifExporter(Exporter[ExportAtifConfig]):
@@ -54,7 +56,7 @@ class AtifExporter(Exporter[ExportAtifConfig]):
         folder = self.folder
         if folder.exists() or folder.is_symlink():
             raise ExportError("the destination exists already.", "Name a folder that does not exist.", folder)
-        return self._result(publish_bundle(artifacts.rollouts, folder, self._context(artifacts)))
+        return self._result(publish_bundle(artifacts, folder, self._context(artifacts)))
 
     def still_stands(self, evidence: str | None) -> bool:
         """Whether the folder's manifest is the one that was published."""
@@ -74,7 +76,7 @@ class AtifExporter(Exporter[ExportAtifConfig]):
         if not self.folder.is_dir():
             return None
         try:
-            found = find_bundle(artifacts.rollouts, self.folder, self._context(artifacts))
+            found = find_bundle(artifacts, self.folder, self._context(artifacts))
         except (ExportError, OSError):
             return None
         return None if found is None else self._result(found)
@@ -92,6 +94,7 @@ class AtifExporter(Exporter[ExportAtifConfig]):
             agent_name=facts.agent or "unknown",
             agent_version=self.config.agent_version,
             exporter_version=_version(),
+            profile=self.config.profile,
         )
 
     def _result(self, published: Published) -> ExportResult:

@@ -31,6 +31,7 @@ class LossyProfile:
     """Accepts any row with a response object."""
 
     name = NAME
+    reads = "response"
 
     def accepts(self, row: Mapping[str, Any]) -> bool:
         """Whether there is a response object."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final, Protocol
 
 from exporters.atif.documents import Document
@@ -16,6 +17,15 @@ class RowError(ValueError):
     """A row that has no trajectory under any profile; says why."""
 
 
+class Choice(StrEnum):
+    """Which mapping is used."""
+
+    #: Strict for a row with its own observation, lossy for one that has only a response.
+    AUTO = "auto"
+    STRICT = "strict"
+    LOSSY = "lossy"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """What a trajectory says beside its row."""
@@ -24,12 +34,15 @@ class Context:
     agent_name: str
     agent_version: str
     exporter_version: str
+    profile: Choice = Choice.AUTO
 
 
 class Profile(Protocol):
     """One mapping, with a name that is written into each document made by it."""
 
     name: str
+    #: What a row must have.
+    reads: str
 
     def accepts(self, row: Mapping[str, Any]) -> bool:
         """Whether the row holds what this mapping reads."""
@@ -45,4 +58,5 @@ def choose(profiles: tuple[Profile, ...], row: Mapping[str, Any]) -> Profile:
     for profile in profiles:
         if profile.accepts(row):
             return profile
-    raise RowError("the row has no response: there is nothing to make a trajectory of")
+    what = " or ".join(dict.fromkeys(profile.reads for profile in profiles))
+    raise RowError(f"the row has no {what}: there is nothing to make a trajectory of")

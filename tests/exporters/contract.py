@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.prepare import validate_settings
 from exporters.base import Exporter, ExportState, RunExportConfig
 from exporters.registry import EXPORTERS, load_run_exporter_class
-from merge.command import merge_paths
-from tests.merge.build import answered, fill_all, plan
+from exporters.tail import export_once
+from merge.command import merge_paths, partial_name
+from merge.receipt import read_receipt
+from tests.merge.build import answered, fill, fill_all, plan, prepare_only
 
 
 class ExporterContract:
@@ -86,6 +90,37 @@ class ExporterContract:
         with pytest.raises(RuntimeError, match="a bug"):
             exporter.export(merged)
 
+    def test_a_second_export_changes_nothing(self, tmp_path: Path, merged: RunArtifacts) -> None:
+        receipt = read_receipt(merged.receipt)
+        assert receipt is not None
+        first = export_once(self.name, self.settings(tmp_path), merged, receipt.output.sha256)
+
+        second = export_once(self.name, self.settings(tmp_path), merged, receipt.output.sha256)
+
+        assert first.is_success, first.message
+        assert second.is_success
+        assert second.message == "already exported"
+
+    def test_a_projection_that_is_not_the_published_one_is_refused(self, tmp_path: Path, merged: RunArtifacts) -> None:
+        merged.rollouts.write_bytes(merged.rollouts.read_bytes().replace(b"four", b"five"))
+
+        result = self.make(tmp_path, merged).export(merged)
+
+        assert "is not the file that was published" in result.message
+
+    def test_a_partial_run_is_refused_unless_it_is_allowed(self, tmp_path: Path) -> None:
+        made = plan(tmp_path / "partial", shards=2, tasks=4)
+        fill(made, 0, lambda *_: answered(1.0))
+        prepare_only(made, 1)
+        merge_paths([made.directory], made.merged.rollouts, allow_partial=True)
+        partial = RunArtifacts(partial_name(made.merged.rollouts))
+
+        refused = self.make(tmp_path, partial).export(partial)
+        allowed = self.make(tmp_path, partial, allow_partial=True).export(partial)
+
+        assert "the run is partial: 2 of 4 rollouts are completed, 2 are unfinished" in refused.message
+        assert allowed.is_success, allowed.message
+
     def test_an_unknown_key_is_refused(self, tmp_path: Path, merged: RunArtifacts) -> None:
         cls = load_run_exporter_class(self.name)
 
@@ -94,3 +129,59 @@ class ExporterContract:
 
     def test_its_destination_is_the_same_for_the_same_settings(self, tmp_path: Path, merged: RunArtifacts) -> None:
         assert self.make(tmp_path, merged).destination == self.make(tmp_path, merged).destination
+
+
+class LocalExporterContract(ExporterContract):
+    """For exporters that make one new thing on disk, a file or a folder, named by the setting ``key``."""
+
+    key: str
+    #: Write calls that an export of the run needs at least.
+    writes = 3
+
+    def place(self, tmp_path: Path) -> Path:
+        return Path(self.settings(tmp_path)[self.key])
+
+    def test_a_destination_that_exists_is_untouched(self, tmp_path: Path, merged: RunArtifacts) -> None:
+        place = self.place(tmp_path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("mine")
+
+        result = self.make(tmp_path, merged).export(merged)
+
+        assert "exists already" in result.message
+        assert place.read_text() == "mine"
+
+    def test_a_parent_that_is_a_file_is_a_failed_result(self, tmp_path: Path, merged: RunArtifacts) -> None:
+        (tmp_path / "blocked").write_text("")
+
+        result = self.make(tmp_path, merged, **{self.key: tmp_path / "blocked" / "x"}).export(merged)
+
+        assert result.state is ExportState.FAILED
+        assert "blocked" in result.message
+
+    @pytest.mark.parametrize("number", [1, 2, 3])
+    def test_a_disk_that_becomes_full_leaves_nothing(
+        self, number: int, tmp_path: Path, merged: RunArtifacts, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        number = min(number, self.writes)
+        exporter = self.make(tmp_path, merged)
+        self.place(tmp_path).parent.mkdir(parents=True, exist_ok=True)
+        before = sorted(tmp_path.rglob("*"))
+        write, calls = durable._write_all, count(1)
+
+        def filling(descriptor: int, data: bytes) -> None:
+            if next(calls) == number:
+                raise OSError(28, "No space left on device")
+            write(descriptor, data)
+
+        monkeypatch.setattr(durable, "_write_all", filling)
+        result = exporter.export(merged)
+
+        assert result.state is ExportState.FAILED
+        assert "No space left on device" in result.message
+        assert sorted(tmp_path.rglob("*")) == before
+
+    def test_what_was_published_before_a_crash_is_recognised(self, tmp_path: Path, merged: RunArtifacts) -> None:
+        first = self.make(tmp_path, merged).export(merged)
+
+        assert self.make(tmp_path, merged).find_complete(merged) == first

@@ -13,11 +13,12 @@ from collector.artifacts import RunArtifacts
 from collector.errors import ConfigError
 from exporters.atif.documents import parse_document
 from exporters.registry import load_run_exporter_class, make_exporter
-from tests.exporters.contract import ExporterContract
+from tests.exporters.contract import LocalExporterContract
 
 
-class TestAtif(ExporterContract):
+class TestAtif(LocalExporterContract):
     name = "atif"
+    key = "output_dirpath"
 
     def settings(self, tmp_path: Path) -> dict[str, Any]:
         return {"output_dirpath": tmp_path / "out" / "atif", "agent_version": "1.0.0"}
@@ -94,7 +95,7 @@ def test_all_problems_of_all_rows_are_reported_together_and_nothing_is_published
     text = "\n".join(result.lines("atif"))
     assert text.startswith("Export atif: failed")
     for number, what in [
-        (2, "no response"), (3, "invalid JSON"), (4, "a second time"), (5, "blank line"), (6, "not an object"),
+        (2, "no ng_trajectory or response"), (3, "invalid JSON"), (4, "a second time"), (5, "blank line"), (6, "not an object"),
         (7, "no list of output items"), (8, "_ng_task_index is True"), (9, "invalid JSON"),
     ]:  # fmt: skip
         assert any(f"line {number}:" in line and what in line for line in text.splitlines()), (number, text)

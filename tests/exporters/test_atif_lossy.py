@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from exporters.atif.bundle import PROFILES
 from exporters.atif.documents import parse_document
 from exporters.atif.lossy import LossyProfile
-from exporters.atif.profile import Context, RowError, choose
+from exporters.atif.profile import Choice, Context, RowError, choose
 
 CONTEXT = Context(session_id="s", agent_name="openai_chat", agent_version="1", exporter_version="0")
 CALL = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1, "b": null}'}
@@ -187,8 +187,8 @@ def test_a_message_of_an_unknown_role_is_an_error_not_a_guess() -> None:
 
 
 def test_a_row_without_a_response_has_no_profile() -> None:
-    with pytest.raises(RowError, match="no response"):
-        choose(PROFILES, {"_ng_task_index": 0})
+    with pytest.raises(RowError, match="no ng_trajectory or response"):
+        choose(PROFILES[Choice.AUTO], {"_ng_task_index": 0})
 
 
 JSON = st.recursive(

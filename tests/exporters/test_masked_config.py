@@ -10,7 +10,8 @@ import yaml
 
 from collector.artifacts import RunArtifacts
 from collector.settings import RunSettings
-from orchestrate.masked_config import MASK, masked_address, masked_yaml, publish_config
+from exporters.masked import MASK, masked_address
+from orchestrate.masked_config import masked_yaml, publish_config
 
 PROBE = "hf_PROBE123"
 
@@ -67,7 +68,9 @@ def test_text_survives_unchanged() -> None:
     assert saved["responses_create_params"]["stop"] == ["007", "null"]
 
 
-@pytest.mark.parametrize("text", ["http://h:8000/v1", "not an address", "s3://bucket/path", "http://[bad", "a://", "x://y z?k=v"])
+@pytest.mark.parametrize(
+    "text", ["http://h:8000/v1", "not an address", "s3://bucket/path", "http://[bad", "a://", "x://y z?k=v"]
+)
 def test_an_address_without_anything_beside_host_and_path_stays(text: str) -> None:
     assert masked_address(text) == text
 

@@ -1,0 +1,150 @@
+"""The exporter ``inspect``: one ``.eval`` log that ``inspect view`` and ``inspect_ai.log.read_eval_log`` open."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Final
+
+from collector import jsonl, rows
+from collector.artifacts import RunArtifacts
+from exporters.atif.lossy import readable_text
+from exporters.base import RunExportConfig
+from exporters.facts import RunFacts, read_run_facts
+from exporters.flatten import coverage_figures
+from exporters.inspect.samples import SCORER, is_measured, sample_of, summary_of
+from exporters.single_file import FileExportConfig, FileExporter, Sink
+from exporters.source import ExportError, read_coverage, selected_lines
+from exporters.trackers.package import read_config
+
+#: The format of inspect_ai's logs that is written.
+VERSION: Final = 2
+#: A zip's clock begins here; a real time would make equal logs differ.
+_ZIP_TIME: Final = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What the header says of all samples. Memory: some hundred bytes a rollout, for the summaries."""
+
+    summaries: list[bytes] = field(default_factory=list[bytes])
+    rewards: list[float] = field(default_factory=list[float])
+    epochs: int = 1
+    tasks: set[int] = field(default_factory=set[int])
+    model: str = "unknown"
+    created: float = 0.0
+
+    def see(self, row: Mapping[str, Any], sample: Mapping[str, Any]) -> None:
+        """Count one sample."""
+        if is_measured(row):
+            self.rewards.append(float(row["reward"]))
+        self.epochs = max(self.epochs, sample["epoch"])
+        self.tasks.add(sample["id"])
+        if not self.summaries:
+            self.model = sample["output"]["model"]
+            self.created = _created(row)
+        self.summaries.append(jsonl.dumps(summary_of(sample)))
+
+
+class InspectExporter(FileExporter[FileExportConfig]):
+    """Scores and counts are ours: the mean of the measured rewards, over the samples that were measured."""
+
+    Config: ClassVar[type[RunExportConfig]] = FileExportConfig
+    tag = "_inspect.eval"
+
+    def write(self, artifacts: RunArtifacts, sink: Sink) -> int:
+        """Write the log; its header last."""
+        tally = _Tally()
+        seen: set[tuple[int, int]] = set()
+        with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:  # pyright: ignore[reportArgumentType, reportCallIssue] - it only needs write and tell
+            for row in _rows(artifacts):
+                sample = sample_of(row)
+                place = (sample["id"], sample["epoch"])
+                if place in seen:
+                    raise ExportError(f"rollout {place[0]}-{place[1] - 1} occurs a second time.", where=artifacts.rollouts)
+                seen.add(place)
+                tally.see(row, sample)
+                _write(archive, f"samples/{place[0]}_epoch_{place[1]}.json", jsonl.dumps(sample))
+            header = _header(artifacts, tally)
+            start = {key: header[key] for key in ("version", "eval", "plan")}
+            _write(archive, "_journal/start.json", jsonl.dumps(start))
+            _write(archive, "summaries.json", b"[" + b",".join(tally.summaries) + b"]")
+            _write(archive, "header.json", jsonl.dumps(header))
+        return len(tally.summaries)
+
+
+def _rows(artifacts: RunArtifacts) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(selected_lines(artifacts), start=1):
+        try:
+            row, _ = readable_text(jsonl.loads(line))
+        except ValueError as error:
+            raise ExportError(f"line {number}: {error}.", "Nothing was published.", artifacts.rollouts) from error
+        if not isinstance(row, dict) or not all(isinstance(row.get(k), int) for k in (rows.TASK_INDEX, rows.ROLLOUT_INDEX)):
+            raise ExportError(f"line {number}: no row of a rollout.", "Nothing was published.", artifacts.rollouts)
+        yield row
+
+
+def _write(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    info = zipfile.ZipInfo(name, _ZIP_TIME)
+    info.compress_type = zipfile.ZIP_DEFLATED
+    archive.writestr(info, data)
+
+
+def _header(artifacts: RunArtifacts, tally: _Tally) -> dict[str, Any]:
+    facts = read_run_facts(artifacts)
+    created = datetime.fromtimestamp(tally.created, UTC).isoformat()
+    count = len(tally.summaries)
+    coverage = read_coverage(artifacts)
+    figures = {} if coverage is None else {k: v for k, v in coverage_figures(coverage).items() if v is not None}
+    return {
+        "version": VERSION,
+        "status": "success" if coverage is None or coverage.unfinished == 0 else "cancelled",
+        "eval": _spec(artifacts, tally, facts, created),
+        "plan": {"name": "plan", "steps": [], "config": {}},
+        "results": {
+            "total_samples": coverage.expected if coverage else count,
+            "completed_samples": count,
+            "scores": [_score(tally)] if tally.rewards else [],
+            "metadata": {"coverage": figures},
+        },
+        "stats": {"started_at": created, "completed_at": created, "model_usage": {}},
+    }
+
+
+def _spec(artifacts: RunArtifacts, tally: _Tally, facts: RunFacts, created: str) -> dict[str, Any]:
+    name = facts.benchmark or artifacts.rollouts.stem
+    run = facts.run_id or "run"
+    return {
+        "eval_id": run,
+        "run_id": run,
+        "created": created,
+        "task": name,
+        "task_id": f"{run}-{name}",
+        "dataset": {"name": name, "samples": len(tally.tasks), "sample_ids": sorted(tally.tasks)},
+        "model": tally.model,
+        "config": {"epochs": tally.epochs},
+        "task_args": read_config(artifacts),
+        "metadata": {"gym_eval_run_id": facts.run_id},
+    }
+
+
+def _score(tally: _Tally) -> dict[str, Any]:
+    measured = len(tally.rewards)
+    mean = math.fsum(tally.rewards) / measured
+    return {
+        "name": SCORER,
+        "scorer": SCORER,
+        "scored_samples": measured,
+        "unscored_samples": len(tally.summaries) - measured,
+        "metrics": {"mean": {"name": "mean", "value": mean}},
+    }
+
+
+def _created(row: Mapping[str, Any]) -> float:
+    response = row.get("response")
+    value = response.get("created_at") if isinstance(response, Mapping) else None
+    is_time = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1 << 33
+    return float(value) if is_time and value is not None else 0.0

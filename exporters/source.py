@@ -1,0 +1,136 @@
+"""What is exported: a verified projection with its coverage and metrics, or the rows of a single run, each rollout once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+
+from collector import jsonl
+from collector.artifacts import RunArtifacts
+from collector.coverage import Coverage
+from collector.errors import CorruptArtifactError, GymEvalError
+from collector.settings import RetrySettings
+from merge.receipt import file_sha256, read_receipt
+from merge.row_blocks import read_rows
+from merge.shards import read_shard
+
+
+class ExportError(GymEvalError):
+    """A run that cannot be exported as it was asked; each entry of ``details`` is one reason."""
+
+    def __init__(self, what: str, fix: str = "", where: str | Path = "", details: tuple[str, ...] = ()) -> None:
+        super().__init__(what, fix, where)
+        self.args = (what, fix, where, details)
+        self.details = details
+
+
+def check_source(artifacts: RunArtifacts, *, allow_partial: bool) -> None:
+    """Raise ExportError for a projection that is not the published one, and for a partial run unless it is allowed.
+
+    Raises FileNotFoundError when there are no rows. Files of a NeMo Gym run, which has no coverage, are taken as they are.
+    """
+    artifacts.rollouts.stat()
+    receipt = read_receipt(artifacts.receipt)
+    if receipt is not None:
+        _check_digests(
+            {
+                artifacts.rollouts: receipt.output.sha256,
+                artifacts.coverage: receipt.coverage_sha256,
+                artifacts.aggregate: receipt.aggregate_sha256,
+            }
+        )
+    coverage = read_coverage(artifacts)
+    if coverage is not None and is_partial(coverage) and not allow_partial:
+        raise ExportError(
+            f"the run is partial: {coverage.completed} of {coverage.expected} rollouts are completed, "
+            f"{coverage.unfinished} are unfinished.",
+            "Finish it, or say allow_partial=true.",
+            artifacts.rollouts,
+        )
+
+
+def _check_digests(wanted: dict[Path, str]) -> None:
+    for path, digest in wanted.items():
+        if file_sha256(path) != digest:
+            raise ExportError("is not the file that was published.", "Merge again, then export.", path)
+
+
+def is_partial(coverage: Coverage) -> bool:
+    """Whether something that belongs to the run may still come."""
+    return coverage.partial or coverage.unfinished > 0
+
+
+def read_coverage(artifacts: RunArtifacts) -> Coverage | None:
+    """The coverage of a projection from its file, of a single run from its journal; None when the run keeps none.
+
+    Raises CorruptArtifactError.
+    """
+    if artifacts.manifest.exists() and artifacts.journal.exists():
+        # The file is written when a session ends; the journal is what holds now.
+        return read_shard(artifacts, RetrySettings()).coverage
+    try:
+        data = artifacts.coverage.read_bytes()
+    except FileNotFoundError:
+        return None
+    return parse_coverage(data, artifacts.coverage)
+
+
+def parse_coverage(data: bytes, path: Path) -> Coverage:
+    """The coverage in ``data``; figures that are derived from the counts are computed again. Raises CorruptArtifactError."""
+    try:
+        value = jsonl.loads(data)
+        return Coverage.model_validate({key: item for key, item in value.items() if key in Coverage.model_fields})
+    except (ValueError, AttributeError, ValidationError) as error:
+        raise CorruptArtifactError(path, 0, f"not a coverage file ({' '.join(str(error).split())[:200]}).") from error
+
+
+def selected_lines(artifacts: RunArtifacts) -> Iterator[bytes]:
+    """Each row to export, newline included: those of the selected attempts of a single run, all of any other file.
+
+    Memory does not grow with the rows. Raises CorruptArtifactError for a row that is not the recorded one, OSError.
+    """
+    if not (artifacts.manifest.exists() and artifacts.journal.exists()):
+        with artifacts.rollouts.open("rb", buffering=1 << 20) as file:
+            yield from file
+        return
+    for block in read_rows([read_shard(artifacts, RetrySettings())]):
+        offset = 0
+        for length in block.lengths:
+            yield block.data[offset : offset + length]
+            offset += length
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    """What a tracker shows of a run. ``entries`` are those of the aggregate file."""
+
+    coverage: Coverage
+    entries: list[dict[str, Any]]
+
+    @cached_property
+    def partial(self) -> bool:
+        return is_partial(self.coverage)
+
+
+def read_figures(artifacts: RunArtifacts) -> RunFigures:
+    """Coverage and metrics. Raises ExportError without coverage: a score never leaves without it; CorruptArtifactError."""
+    coverage = read_coverage(artifacts)
+    if coverage is None:
+        raise ExportError(
+            "there is no coverage, and a score is never sent without it.", "Merge the run first.", artifacts.coverage
+        )
+    try:
+        entries = orjson.loads(artifacts.aggregate.read_bytes())
+    except FileNotFoundError as error:
+        raise ExportError("there are no metrics.", "Merge the run first.", artifacts.aggregate) from error
+    except ValueError as error:
+        raise CorruptArtifactError(artifacts.aggregate, 0, f"not JSON ({error}).") from error
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise CorruptArtifactError(artifacts.aggregate, 0, "not an array of objects.")
+    return RunFigures(coverage, entries)

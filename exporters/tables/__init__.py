@@ -1,0 +1,1 @@
+"""Tables for notebooks and spreadsheets: one row a rollout."""

@@ -1,0 +1,33 @@
+"""The program of the child process: reads a payload, calls the named sender and prints its answer as the last line."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from importlib import import_module
+
+from exporters.trackers.sender import Refused
+
+
+def main() -> None:
+    """Run the sender named by the first argument."""
+    # Clients print what they like; only the answer belongs to stdout.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    module, _, name = sys.argv[1].partition(":")
+    try:
+        answer = getattr(import_module(module), name)(json.load(sys.stdin))
+    except (Refused, OSError) as error:
+        answer = {"refused": str(error) or type(error).__name__}
+    except BaseException:  # noqa: BLE001 - reported to the parent, which raises it
+        answer = {"bug": traceback.format_exc()}
+    answers.write("\n" + json.dumps(answer) + "\n")
+    answers.flush()
+    # Threads of a client may wait for ever for a server that is gone.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

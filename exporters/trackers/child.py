@@ -1,0 +1,86 @@
+"""A backend's client in a process of its own: it ends in time whatever the server does, and leaves nothing in this one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from exporters.source import ExportError
+
+_ROOT: Final = Path(__file__).resolve().parents[2]
+#: Characters of a client's own complaint that are worth reading.
+_LONGEST: Final = 600
+
+
+def missing_package(package: str, extra: str) -> str | None:
+    """What to do when ``package`` is not installed; None when it is."""
+    return None if find_spec(package) else f"the package {package} is not installed: pip install 'gym-eval[{extra}]'"
+
+
+def require_package(package: str, extra: str) -> None:
+    """Raise ExportError with the command that installs ``package`` when it is not there."""
+    if (missing := missing_package(package, extra)) is not None:
+        raise ExportError(f"{missing}.")
+
+
+def call(sender: str, payload: Mapping[str, Any], *, timeout_s: float, environ: Mapping[str, str | None]) -> dict[str, Any]:
+    """The answer of ``sender`` ("module:function", JSON in, JSON out) from a process that lives for ``timeout_s`` at most.
+
+    ``environ`` is laid over this process's; None takes a variable away.
+
+    Raises ExportError when the backend refuses, cannot be reached or does not answer in time; RuntimeError, with its
+    traceback, for a bug in the sender.
+    """
+    given = {name: value for name, value in {**os.environ, **environ}.items() if value is not None}
+    path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "exporters.trackers", sender],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**given, "PYTHONPATH": path},
+        start_new_session=True,
+    )
+    is_late = threading.Event()
+
+    def end() -> None:
+        is_late.set()
+        _kill_group(process)
+
+    # communicate(timeout=) would return and leave the client's own children behind.
+    timer = threading.Timer(timeout_s, end)
+    timer.start()
+    try:
+        out, told = process.communicate(json.dumps(payload).encode())
+    finally:
+        timer.cancel()
+        _kill_group(process)
+    if is_late.is_set():
+        raise ExportError(f"did not answer within {timeout_s:g} s.", "Export again when it does, or raise timeout_s.")
+    return _answer(process.returncode, out, told.decode(errors="replace"))
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _answer(code: int, out: bytes, told: str) -> dict[str, Any]:
+    try:
+        answer = json.loads(out.splitlines()[-1])
+    except (ValueError, IndexError):
+        raise RuntimeError(f"the sender ended with {code} and no answer:\n{told[-4000:]}") from None
+    if "bug" in answer:
+        raise RuntimeError(answer["bug"])
+    if "refused" in answer:
+        raise ExportError(" ".join(str(answer["refused"]).split())[:_LONGEST])
+    return answer

@@ -1,0 +1,152 @@
+"""The exporter ``mlflow``: one MLflow run for one finished run, however often it is exported."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, ClassVar, Final
+
+import orjson
+from pydantic import Field
+
+from collector.artifacts import RunArtifacts
+from exporters.base import Exporter, ExportResult, RunExportConfig, Text
+from exporters.masked import masked_address
+from exporters.source import ExportError
+from exporters.trackers.child import call, missing_package, require_package
+from exporters.trackers.names import MLFLOW_LONGEST, digest_of, mlflow_name
+from exporters.trackers.package import Named, Package, named, omitted_lines, read_package, same_as_sent
+from exporters.trackers.settings import TrackerConfig
+
+#: Limits of MLflow's REST API: entries of one batch, characters of one value.
+PARAMS_PER_BATCH: Final = 100
+METRICS_PER_BATCH: Final = 1000
+TAGS_PER_BATCH: Final = 100
+PARAM_LONGEST: Final = 6000
+TAG_LONGEST: Final = 5000
+_CUT: Final = " ... (cut; whole in gym_eval/export.json)"
+
+
+class ExportMlflowConfig(TrackerConfig):
+    """Settings of the exporter ``mlflow``. Credentials stay in MLflow's own environment variables."""
+
+    tracking_uri: Text | None = Field(default=None, description="default: MLFLOW_TRACKING_URI")
+    experiment_name: Text | None = Field(default=None, description="default: the benchmark's name")
+    run_name: Text | None = Field(default=None, description="default: the run's stable id")
+
+
+class MlflowExporter(Exporter[ExportMlflowConfig]):
+    """Found again by a tag: an unchanged run is a success without a write, a changed one a new version."""
+
+    Config: ClassVar[type[RunExportConfig]] = ExportMlflowConfig
+
+    @property
+    def uri(self) -> str | None:
+        """Where the server is, or the store."""
+        return self.config.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
+
+    @property
+    def destination(self) -> str:
+        """The server's address, without credentials, and the experiment; each run is one of its own there."""
+        place = self.config.experiment_name or "the benchmark's experiment"
+        return f"{masked_address(self.uri or 'MLFLOW_TRACKING_URI')} {place} {self.config.rollouts_jsonl_fpath.absolute()}"
+
+    def missing(self) -> str | None:
+        """The client, when it is not installed."""
+        return missing_package("mlflow", "mlflow")
+
+    def still_stands(self, evidence: str | None) -> bool:
+        """Whether what would be sent now is what was sent; the server is not asked."""
+        return same_as_sent(self.config, evidence)
+
+    def publish(self, artifacts: RunArtifacts) -> ExportResult:
+        """Send the run and confirm that it arrived."""
+        require_package("mlflow", "mlflow")
+        uri = self.uri
+        if uri is None:
+            raise ExportError("tracking_uri: is missing.", "Set it, or MLFLOW_TRACKING_URI.")
+        package = read_package(artifacts, with_rollouts=self.config.upload_rollouts)
+        try:
+            answer = call(
+                "exporters.trackers.mlflow_sender:send",
+                self.payload(package, uri),
+                timeout_s=self.config.timeout_s,
+                environ=self._environ(),
+            )
+        except ExportError as error:
+            raise ExportError(_without_credentials(error.what, uri), error.fix, masked_address(uri)) from error
+        lines = [f"run: {answer['run_id']}", f"experiment: {answer['experiment_id']}", f"id: {answer['id']}"]
+        counts = f"{len(package.flat.metrics)} metrics, {len(package.flat.params)} params, {len(package.files)} files"
+        said = "already exported" if answer["is_unchanged"] else ""
+        return ExportResult.succeeded(said, *lines, counts, *omitted_lines(package.flat), evidence=package.digest)
+
+    def payload(self, package: Package, uri: str) -> dict[str, Any]:
+        """Everything that is sent, chunked as the server takes it."""
+        # A folder as a store keeps each name as a file.
+        is_folder = "://" not in uri or uri.startswith("file:")
+        found = named(package.flat, mlflow_name, longest=MLFLOW_LONGEST, has_folders=is_folder)
+        tags = {
+            "gym_eval.id": package.id,
+            "gym_eval.digest": package.digest,
+            "gym_eval.run_id": package.run_id,
+            "gym_eval.benchmark": package.benchmark,
+            "gym_eval.partial": "true" if package.partial else "false",
+            **found.texts,
+            **{f"gym_eval.name.{digest_of(made)}": f"{made} = {name}" for made, name in found.originals.items()},
+        }
+        return {
+            "uri": uri,
+            "experiment": self.config.experiment_name or package.benchmark,
+            "run_name": self.config.run_name,
+            "id": package.id,
+            "digest": package.digest,
+            "ids": {str(number): package.version(number) for number in range(2, 100)},
+            "replace": self.config.replace,
+            "tags": {key: _cut(value, TAG_LONGEST) for key, value in tags.items()},
+            "params": chunks({key: _cut(value, PARAM_LONGEST) for key, value in found.params.items()}, PARAMS_PER_BATCH),
+            "metrics": chunks(found.metrics, METRICS_PER_BATCH),
+            "files": [str(path.absolute()) for path in package.files],
+            "document": orjson.dumps(document_of(package, found), option=orjson.OPT_INDENT_2).decode(),
+        }
+
+    def _environ(self) -> dict[str, str | None]:
+        return {
+            "MLFLOW_HTTP_REQUEST_TIMEOUT": str(self.config.request_timeout_s),
+            "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+            "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+            "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "DO_NOT_TRACK": "true",
+        }
+
+
+def document_of(package: Package, found: Named) -> dict[str, Any]:
+    """What the names were, what is not sent, and every value whole."""
+    return {
+        "id": package.id,
+        "digest": package.digest,
+        "names": found.originals,
+        "omitted": package.flat.omitted,
+        "params": package.flat.params,
+        "texts": package.flat.texts,
+    }
+
+
+def chunks(values: dict[str, Any], size: int) -> list[dict[str, Any]]:
+    """``values`` in parts of at most ``size``; none is empty."""
+    items = list(values.items())
+    return [dict(items[start : start + size]) for start in range(0, len(items), size)]
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - len(_CUT)] + _CUT
+
+
+def _without_credentials(text: str, uri: str) -> str:
+    """``text`` of a client, which may quote the address it was given."""
+    masked = masked_address(uri)
+    login = re.match(r"[a-z+]+://([^@/]+)@", uri)
+    text = text.replace(uri, masked)
+    for part in login.group(1).split(":", 1) if login else ():
+        text = text.replace(part, "**********") if len(part) > 3 else text
+    return text

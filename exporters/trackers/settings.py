@@ -1,0 +1,27 @@
+"""What both trackers can be told."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from collector.settings import Seconds
+from exporters.base import RunExportConfig
+
+
+def _no_bool(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("must be a number, not true or false")  # noqa: TRY004 - pydantic turns ValueError into its own
+    return value
+
+
+class TrackerConfig(RunExportConfig):
+    """Every wait has an end: one request after ``request_timeout_s``, the whole export after ``timeout_s``."""
+
+    upload_rollouts: bool = Field(default=False, description="send the rows too")
+    replace: bool = Field(default=False, description="put changed results in the place of the old ones, not beside them")
+    timeout_s: Seconds = Field(default=600.0, description="seconds for the whole export")
+    request_timeout_s: Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=600)] = Field(
+        default=30, description="seconds for one request"
+    )

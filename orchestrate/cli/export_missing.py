@@ -1,0 +1,61 @@
+"""``gym eval export RUN``: the configured exports of a submitted run that did not arrive yet."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from collector.errors import IncompleteError
+from exporters.base import ExportResult
+from exporters.direct import published_digest
+from exporters.tail import export_once
+from orchestrate.plan import BenchmarkPlan
+from orchestrate.rundir import RunDir, read_plan
+
+
+def export_missing(directory: Path, *, as_json: bool) -> int:
+    """Make them, print how each ended, and return 0 when everything stands and 1 when an export failed.
+
+    Raises IncompleteError when a benchmark is not merged yet: there is nothing to export of it.
+    """
+    run = RunDir(directory.absolute())
+    plan = read_plan(run)
+    unmerged: list[str] = []
+    results: list[tuple[str, str, ExportResult]] = []
+    # Relative paths of settings start where the run was submitted.
+    with contextlib.chdir(plan.cwd):
+        for benchmark in plan.benchmarks:
+            found = list(_exports_of(run, benchmark))
+            results += found
+            if not found and benchmark.export:
+                unmerged.append(benchmark.name)
+    print(_as_json(results) if as_json else _as_text(results), end="")
+    if unmerged:
+        raise IncompleteError(f"not merged yet: {', '.join(unmerged)}.", "Export again when they are.", run.root)
+    return 0 if all(result.is_success for _, _, result in results) else 1
+
+
+def _exports_of(run: RunDir, benchmark: BenchmarkPlan) -> Iterator[tuple[str, str, ExportResult]]:
+    merged = run.merged(benchmark)
+    digest = published_digest(merged)
+    if digest is None:
+        return
+    for name, values in benchmark.export.items():
+        yield benchmark.name, name, export_once(name, values, merged, digest)
+
+
+def _as_text(results: list[tuple[str, str, ExportResult]]) -> str:
+    if not results:
+        return "No export is configured, or none can be made yet.\n"
+    return "".join(f"{benchmark}: {line}\n" for benchmark, name, result in results for line in result.lines(name))
+
+
+def _as_json(results: list[tuple[str, str, ExportResult]]) -> str:
+    shown: list[dict[str, Any]] = [
+        {"benchmark": benchmark, "exporter": name, "state": result.state.value, "message": result.message}
+        for benchmark, name, result in results
+    ]
+    return json.dumps(shown, indent=2, ensure_ascii=False) + "\n"
