@@ -129,6 +129,7 @@ def _state(shard: ShardReport) -> str:
 
 def _shards(benchmark: BenchmarkReport, *, each_shard: bool, with_ages: bool) -> list[str]:
     from orchestrate.cli.tables import age_text, table
+    from orchestrate.scheduler import Knowledge
 
     shown = benchmark.shards if each_shard or len(benchmark.shards) <= _SHARDS_SHOWN else []
     rows = [
@@ -139,7 +140,8 @@ def _shards(benchmark: BenchmarkReport, *, each_shard: bool, with_ages: bool) ->
             str(shard.sessions),
             age_text(shard.age_s) if with_ages else "",
             shard.job_id or "-",
-            shard.trouble or shard.detail,
+            # Why the scheduler could not be asked is said once, below.
+            shard.trouble or (shard.detail if shard.knowledge is Knowledge.KNOWN else ""),
         ]
         for shard in shown
     ]
