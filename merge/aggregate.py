@@ -23,6 +23,8 @@ from merge.plugins import plugin_metrics
 from merge.select import repeat_of
 from merge.table import RowTable
 
+#: Bytes written at once.
+_BLOCK: Final = 1 << 20
 _INDENT: Final = b"\n      "
 
 
@@ -48,14 +50,23 @@ class AgentRows:
 def publish_aggregate(path: Path, agents: Sequence[AgentRows]) -> str:
     """Publish the metrics of ``agents`` at ``path`` and return the SHA-256 of its bytes."""
     hasher = hashlib.sha256()
-
-    def pieces() -> Iterator[bytes]:
-        for piece in encode_aggregate(agents):
-            hasher.update(piece)
-            yield piece
-
-    durable.publish_lines(path, pieces())
+    with durable.staged(path) as file:
+        for block in _blocks(encode_aggregate(agents)):
+            hasher.update(block)
+            file.write(block)
     return hasher.hexdigest()
+
+
+def _blocks(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    found: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        found.append(piece)
+        size += len(piece)
+        if size >= _BLOCK:
+            yield b"".join(found)
+            found, size = [], 0
+    yield b"".join(found)
 
 
 def encode_aggregate(agents: Sequence[AgentRows]) -> Iterator[bytes]:

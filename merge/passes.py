@@ -7,6 +7,7 @@ family. All figures of it, deviations included, are on the scale 0 to 100.
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import groupby
@@ -17,6 +18,8 @@ from merge.metrics import REWARD, Metrics
 from merge.table import NO_ANSWER, NO_ROW, RowTable
 
 MISSING_ANSWER: Final = "no_answer"
+#: One object for every right and every wrong answer; a million of their own would need 24 MB.
+_SHARED: Final = {0.0: 0.0, 1.0: 1.0}
 
 
 class Passes(NamedTuple):
@@ -30,7 +33,7 @@ class _Task(NamedTuple):
     """Scored rollouts in the order of their repeats; ``answers`` are equal numbers for equal answers."""
 
     rewards: list[float]
-    answers: list[int]
+    answers: array[int]
 
 
 def pass_metrics(table: RowTable) -> Passes:
@@ -45,7 +48,7 @@ def pass_metrics(table: RowTable) -> Passes:
     scores = {REWARD: rewards}
     if table.has_answers:
         metrics.update(_votes(tasks))
-        asked = [[float(answer == NO_ANSWER) for answer in task.answers if answer != NO_ROW] for task in tasks]
+        asked = [[1.0 if answer == NO_ANSWER else 0.0 for answer in task.answers if answer != NO_ROW] for task in tasks]
         scores[MISSING_ANSWER] = [task for task in asked if task]
         metrics.update(_family(MISSING_ANSWER, scores[MISSING_ANSWER]))
     return Passes(metrics, {name: _each_repeat(found) for name, found in scores.items() if found})
@@ -55,9 +58,9 @@ def _tasks(table: RowTable) -> list[_Task]:
     triples = zip(table.keys, table.column(REWARD), table.answers, strict=True)
     found: list[_Task] = []
     for _, group in groupby(triples, key=lambda triple: triple[0] >> 32):
-        scored = [(reward, answer) for _, reward, answer in group if not math.isnan(reward)]
+        scored = [(_SHARED.get(reward, reward), answer) for _, reward, answer in group if not math.isnan(reward)]
         if scored:
-            found.append(_Task([reward for reward, _ in scored], [answer for _, answer in scored]))
+            found.append(_Task([reward for reward, _ in scored], array("q", [answer for _, answer in scored])))
     return found
 
 

@@ -17,10 +17,10 @@ from merge.select import repeat_of, task_of
 from merge.shards import ShardView
 
 #: Bytes handed on at once; large enough that calls cost nothing, small enough that memory does not count.
-_BLOCK: Final = 4 << 20
+_BLOCK: Final = 2 << 20
 #: Bytes read ahead over all inputs together. Rows of requests that ran side by side are recorded out of order: each stretch
 #: overlaps with the next by those in flight, so that larger ones read less twice.
-_STRETCH: Final = 12 << 20
+_STRETCH: Final = 8 << 20
 
 _KEY: Final = itemgetter(0)
 
@@ -34,7 +34,7 @@ class RowBlock(NamedTuple):
 
 
 def read_rows(shards: Sequence[ShardView]) -> Iterator[RowBlock]:
-    """Every selected row of ``shards`` in (task, repeat) order, in blocks of about 4 MiB; memory does not grow with the rows.
+    """Every selected row of ``shards`` in (task, repeat) order, in blocks of about 2 MiB; memory does not grow with the rows.
 
     Raises CorruptArtifactError for a row whose bytes are not the recorded ones, RefusedError for a file that was replaced.
     """
