@@ -27,7 +27,7 @@ from typing import NamedTuple
 #: Bytes moved per call when a range is copied; large enough that the call itself costs nothing.
 _COPY_CHUNK = 8 << 20
 #: Files of a staged directory from which on they are synced side by side, and how many at once.
-_MANY = 64
+_MANY = 256
 _AT_ONCE = 16
 
 
@@ -170,7 +170,9 @@ def _sync_files(files: Sequence[Path]) -> None:
             sync_file(path)
         return
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        deque(pool.map(sync_file, files), maxlen=0)
+        # A future each for all of them at once would take more memory than whatever filled the directory.
+        for start in range(0, len(files), _MANY):
+            deque(pool.map(sync_file, files[start : start + _MANY]), maxlen=0)
 
 
 def write_new(path: Path, data: bytes) -> None:
