@@ -97,14 +97,14 @@ def test_failed_shows_only_shards_that_nobody_works_on(project: Project) -> None
 
 
 def test_followed_logs_end_with_the_jobs(project: Project) -> None:
-    project.config["services"]["policy"] = project.service(delay=0.2)
-    project.benchmark("math", tasks=6, shards=2, num_samples_in_parallel=1)
+    project.config["services"]["policy"] = project.service(delay=1)
+    project.benchmark("math", tasks=12, shards=2, num_samples_in_parallel=1)
     project.submit()
 
     started = time.monotonic()
-    done = project.gym("logs", "--follow", "-n", "0", timeout_s=100)
+    done = project.gym("logs", "--follow", "-n", "100", timeout_s=100)
 
     assert done.returncode == 0, done.stderr
-    assert "math shard 0: " in done.stdout
-    assert done.stdout.count("3 of 3 rollouts completed") == 2
+    assert "\nmath shard 0: " in done.stdout
+    assert done.stdout.count("6 of 6 rollouts completed") == 2
     assert time.monotonic() - started < 60
