@@ -89,8 +89,16 @@ class SlurmArrays(Executor):
         if not batch.is_finisher:
             return flags
         # Files are merged by one process; nobody's GPUs wait for it, and it has no use for a shard's memory.
+        output = literal_path(self.run.logs(batch.benchmark)) + "/finisher-%j.log"
         kept = {name: value for name, value in flags.items() if name not in SHARD_FLAGS and not name.startswith("gpus")}
-        return {**kept, "nodes": 1, "ntasks": 1, "mem": FINISHER_MEM, "dependency": f"afterany:{':'.join(batch.after)}"}
+        return {
+            **kept,
+            "nodes": 1,
+            "ntasks": 1,
+            "mem": FINISHER_MEM,
+            "output": output,
+            "dependency": f"afterany:{':'.join(batch.after)}",
+        }
 
     def _own_flags(self, batch: JobBatch, count: int) -> dict[str, FlagValue]:
         compute, seconds = self.compute, walltime_seconds(self.compute.walltime)

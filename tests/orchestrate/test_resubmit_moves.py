@@ -172,7 +172,7 @@ def test_finished_rollouts_are_not_asked_again(tmp_path: Path) -> None:
     # The readiness probe is a request too; then the server dies in the middle of the work.
     script = f"""test -e {tmp_path}/mended && set -- "$@" --exit-after=1000; exec "$@" """
     command = project.service(exit_after=4)["command"]
-    project.config["services"]["policy"]["command"] = ["bash", "-c", script, "-", *command]
+    project.config["services"]["policy"] |= {"command": ["bash", "-c", script, "-", *command], "max_restarts": 0}
     project.benchmark("a", tasks=8, shards=1, num_samples_in_parallel=1)
     project.submit()
     receipt = project.run_dir / "a" / "rollouts_merge.json"

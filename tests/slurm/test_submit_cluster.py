@@ -102,7 +102,7 @@ def test_a_collector_that_finds_the_shard_taken_ends_with_4(
     project.benchmark("math", tasks=6, num_samples_in_parallel=1)
     project.submit()
     slurm.wait_for(lambda: len(project.requests()) >= 1, 60)
-    script = next(project.run_dir.glob("math/jobs/*/job.sh"))
+    script = next(project.run_dir.glob("math/jobs/gym-math-*/job.sh"))
 
     second = slurm.run("sbatch", "--parsable", str(script)).strip()
     slurm.wait_for(lambda: slurm.state(second) not in {"PENDING", "RUNNING", "COMPLETING"}, 60)
