@@ -49,7 +49,8 @@ test: setup model packages ## all tests, on a real private Slurm and a real mode
 	$(BIN)/python -m compileall -q $(wildcard $(CODE))
 	$(BIN)/pytest -n 2
 
-soak: setup ## sixteen merges of one benchmark at once, a hundred times
+soak: setup packages ## a real cluster under everything that goes wrong at once; sixteen merges at once, a hundred times
+	$(BIN)/pytest -n 0 -m soak tests
 	GYM_EVAL_SOAK_ROUNDS=100 $(BIN)/pytest -n 0 tests/merge/test_merge_concurrency.py
 
 check: setup ## linters, formatting, types and the direction of imports
