@@ -11,7 +11,7 @@ from typing import Final, Literal, Self
 import orjson
 from pydantic import Field, model_validator
 
-from collector.history import CLOSED_CODES, OPEN_CODES, Code, History, Past
+from collector.history import CLOSED_CODES, OPEN_CODES, History, Past
 from collector.inventory import Inventory
 from collector.manifest import Manifest
 from collector.outcomes import RolloutState
@@ -113,7 +113,7 @@ def count(history: History, manifest: Manifest, inventory: Inventory, retry: Ret
     for index, code in enumerate(history.codes):
         if code in OPEN_CODES:
             tally.add(index, history.past(index), retry)
-    rewards = [reward for reward, code in zip(history.rewards, history.codes, strict=True) if code == Code.MEASURED]
+    scores = history.scores()
     return Coverage(
         benchmark=manifest.benchmark,
         run_id=manifest.run_id,
@@ -126,9 +126,9 @@ def count(history: History, manifest: Manifest, inventory: Inventory, retry: Ret
         truncated=len(history.truncated),
         unfinished=tally.unfinished,
         failures_by_kind=dict(sorted(Counter(history.kinds.values()).items())),
-        reward_sum=math.fsum(rewards) if rewards else None,
-        reward_min=min(rewards, default=None),
-        reward_max=max(rewards, default=None),
+        reward_sum=scores.total,
+        reward_min=scores.low,
+        reward_max=scores.high,
         identity_verified=not (manifest.legacy_import or manifest.identity_overridden),
     )
 

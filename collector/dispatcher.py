@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from collector import jsonl, rows
 from collector.agents.base import Agent, AgentSettings
@@ -48,6 +48,9 @@ class Dispatcher:
         self._store = session.store
         self._budget = DispatchBudget(settings.dispatch_budget_s, settings.drain_margin_s, clock)
         self._queue = DispatchQueue(self._order(), clock)
+        # Longest first was the last to ask for what is known of rows; from here on memory does not grow with them.
+        self._store.history.forget_rows()
+        self._store.inventory.forget_keys()
         #: Rollouts that wait for the endpoint to answer somebody.
         self._held: list[int] = []
         self._workers: set[asyncio.Task[None]] = set()
@@ -73,7 +76,7 @@ class Dispatcher:
         if self._error is not None:
             raise self._error
 
-    def _order(self) -> list[int]:
+    def _order(self) -> Sequence[int]:
         history = self._store.history
         indices = pending(history, self._settings.retry)
         return longest_first(indices, history) if self._settings.dispatch_longest_first else indices

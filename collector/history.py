@@ -8,12 +8,15 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeAlias
+from sys import intern
+from typing import NamedTuple, TypeAlias
 
 from collector.events import Dispatched, Event, Failed, Lost, Migrated, OmittedEvent, SessionEnded, SessionStarted, Success
 from collector.outcomes import RolloutState
+from collector.row_ranges import RowRanges
+from collector.scores import Scores
 
 
 class Code(IntEnum):
@@ -51,6 +54,11 @@ RESULT_CODES = frozenset({Code.MEASURED, Code.MASKED, Code.UNSCORED})
 #: Codes of rollouts that may need another attempt.
 OPEN_CODES = frozenset({Code.NEVER, Code.UNKNOWN, Code.FAILED, Code.FAILED_TERMINALLY})
 
+#: Plain numbers: as members of an enum they cost more than all else of an event.
+_UNKNOWN, _MEASURED = int(Code.UNKNOWN), int(Code.MEASURED)
+#: Attempts whose outcomes fit one byte.
+_MOST_BITS = 8
+
 Outcome: TypeAlias = Success | Failed | OmittedEvent
 
 
@@ -71,60 +79,30 @@ class Past:
         return self.dispatched - self.recorded
 
 
+class Place(NamedTuple):
+    """The bytes of one row in its file."""
+
+    offset: int
+    length: int
+    checksum: int
+
+
 class HistoryError(ValueError):
     """An event that the events before it exclude; the caller knows the file and the line."""
 
 
-@dataclass(slots=True)
-class RowRanges:
-    """The byte ranges of one file that events account for, in journal order, and where they leave gaps."""
-
-    end: int = 0
-    #: The row that ends at ``end``, and the journal line that recorded it.
-    last: Success | Failed | Migrated | None = None
-    last_line: int = 0
-    gaps: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    #: Ranges that begin before ``end``: a row of an older session that landed between others.
-    early: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-
-    def add(self, event: Success | Failed | Migrated, line: int) -> None:
-        """Account for the row of ``event``."""
-        if event.offset < self.end:
-            self.early.append((event.offset, event.offset + event.length))
-            return
-        if event.offset > self.end:
-            self.gaps.append((self.end, event.offset))
-        self.end = event.offset + event.length
-        self.last = event
-        self.last_line = line
-
-    def cut(self, offset: int) -> None:
-        """The last row is gone: the file is to end at ``offset``."""
-        self.end = offset
-        self.last = None
-
-    def unaccounted(self, size: int) -> list[tuple[int, int]]:
-        """The ranges of a file of ``size`` bytes that no event accounts for, in order."""
-        open_ranges = [*self.gaps, *([(self.end, size)] if size > self.end else [])]
-        for begin, end in sorted(self.early):
-            open_ranges = [part for whole in open_ranges for part in _without(whole, begin, end)]
-        return open_ranges
-
-
 class History:
-    """The fold. Memory: about 50 bytes a rollout, whatever the rows weigh."""
+    """The fold. Memory: about 50 bytes a rollout, whatever the rows weigh; 6 of them without what is known of its row."""
 
-    def __init__(self, expected: int) -> None:
+    def __init__(self, expected: int, *, keeps_rows: bool = True) -> None:
         self.codes = bytearray(expected)
         self.latest: array[int] = array("i", [-1]) * expected
-        self.owner: array[int] = array("i", [-1]) * expected
-        #: One bit per attempt that has an outcome; a list because attempts are not bounded by 64.
-        self.recorded: list[int] = [0] * expected
-        self.offsets: array[int] = array("q", [0]) * expected
-        self.lengths: array[int] = array("q", [0]) * expected
-        self.checksums: array[int] = array("L", [0]) * expected
-        self.rewards: array[float] = array("d", [math.nan]) * expected
-        self.elapsed: array[float] = array("f", [math.nan]) * expected
+        #: One bit per attempt that has an outcome; a list once there is a ninth attempt.
+        self.recorded: bytearray | list[int] = bytearray(expected)
+        self._make_columns(expected if keeps_rows else 0)
+        self._keeps_rows = keeps_rows
+        self._scores = Scores()
+        self._failed_rows: dict[int, Place] = {}
         self.truncated: set[int] = set()
         #: Of rollouts whose latest attempt failed: kind (the class where the producer gave none) and routing class.
         self.kinds: dict[int, str] = {}
@@ -140,23 +118,98 @@ class History:
         self.last_at = ""
         self._seqs: dict[int, int] = {}
 
+    def _make_columns(self, size: int) -> None:
+        """What is known of the row of each rollout's latest outcome; only who reads rows needs it."""
+        self.owner: array[int] = array("i", [-1]) * size
+        self.offsets: array[int] = array("q", [0]) * size
+        self.lengths: array[int] = array("q", [0]) * size
+        self.checksums: array[int] = array("L", [0]) * size
+        self.rewards: array[float] = array("d", [math.nan]) * size
+        self.elapsed: array[float] = array("f", [math.nan]) * size
+
+    def forget_rows(self) -> None:
+        """Keep from now on only what dispatching and the counts need: the columns of rows become empty."""
+        if self._keeps_rows:
+            self._scores = self.scores()
+            places = ((i, self.failure_place(i)) for i, code in enumerate(self.codes) if code in OPEN_CODES)
+            self._failed_rows = {index: place for index, place in places if place is not None}
+            self._keeps_rows = False
+            self._make_columns(0)
+
+    def scores(self) -> Scores:
+        """The rewards of all measured rollouts, added up."""
+        if not self._keeps_rows:
+            return self._scores
+        return Scores.of(r for r, code in zip(self.rewards, self.codes, strict=True) if code == Code.MEASURED)
+
+    def failure_place(self, index: int) -> Place | None:
+        """Where the failures file has the latest recorded outcome of an open rollout; None when it has none."""
+        if not self._keeps_rows:
+            return self._failed_rows.get(index)
+        if not self.recorded[index] or not self.lengths[index]:
+            return None
+        return Place(self.offsets[index], self.lengths[index], self.checksums[index])
+
     def fold(self, events: Iterable[Event], index: Mapping[str, int], run_id: str) -> None:
         """Apply ``events``. Raises HistoryError at the first that cannot follow what came before; ``events`` tells which."""
-        seqs = self._seqs
+        seqs, find = self._seqs, index.get
         for event in events:
             session = event.session
             if event.run_id != run_id or event.seq != seqs.get(session, 0):
                 raise self._out_of_order(event, run_id)
             seqs[session] = event.seq + 1
-            if isinstance(event, SessionStarted):
-                self._start(event)
-            elif isinstance(event, SessionEnded):
-                self.ended[session] = event
-                self._count(event)
-            elif (position := index.get(event.rollout_id)) is not None:
-                self.apply(event, position)
+            # A resume of a million rollouts comes here two million times: what nearly all events are goes a shorter way.
+            if isinstance(event, Success):
+                position = find(event.rollout_id)
+                if position is None or not self._score_first(event, position):
+                    self._fold_any(event, position)
+            elif isinstance(event, Dispatched):
+                position = find(event.rollout_id)
+                if position is None or not self._dispatch_first(event, position):
+                    self._fold_any(event, position)
+            elif isinstance(event, SessionStarted | SessionEnded):
+                self._mark(event)
             else:
-                raise HistoryError(f"rollout {event.rollout_id!r} is not in the inventory")
+                self._fold_any(event, find(event.rollout_id))
+
+    def _fold_any(self, event: Dispatched | Outcome | Migrated | Lost, position: int | None) -> None:
+        if position is None:
+            raise HistoryError(f"rollout {event.rollout_id!r} is not in the inventory")
+        self.apply(event, position)
+
+    def _dispatch_first(self, event: Dispatched, index: int) -> bool:
+        """``apply`` for the first dispatch of a rollout; False for any other."""
+        if event.attempt_index or self.latest[index] != -1 or event.session != self.session or not self._keeps_rows:
+            return False
+        self.latest[index] = 0
+        self.owner[index] = event.session
+        self.codes[index] = _UNKNOWN
+        self.events += 1
+        self.last_at = event.at
+        return True
+
+    def _score_first(self, event: Success, index: int) -> bool:
+        """``apply`` for the plain score of a first attempt whose row follows the row before; False for any other."""
+        reward, elapsed_s, main = event.reward, event.elapsed_s, self.main
+        if event.attempt_index or self.latest[index] or self.recorded[index] or event.session != self.session:
+            return False
+        if reward is None or elapsed_s is None or event.masked or event.truncated:
+            return False
+        if event.offset != main.end or not self._keeps_rows:
+            return False
+        self.recorded[index] = 1
+        self.codes[index] = _MEASURED
+        self.offsets[index] = main.end
+        self.lengths[index] = event.length
+        self.checksums[index] = event.checksum
+        self.rewards[index] = reward
+        self.elapsed[index] = elapsed_s
+        self.events += 1
+        main.end += event.length
+        main.last = event
+        main.last_line = self.events
+        self.last_at = event.at
+        return True
 
     def past(self, index: int) -> Past:
         """What retry decisions need to know of rollout ``index``."""
@@ -171,22 +224,32 @@ class History:
 
     def apply(self, event: Dispatched | Outcome | Migrated | Lost, index: int) -> None:
         """Apply one event of rollout ``index``; one of an older session is accounted for and decides nothing."""
-        if isinstance(event, Success):
+        is_late = event.session < self.session
+        # In order of frequency: a resume of a million rollouts comes here two million times.
+        if isinstance(event, Dispatched):
+            if not is_late:
+                self.dispatch(index, event.attempt_index, event.session)
+        elif isinstance(event, Success):
             self.main.add(event, self.events + 1)
-        elif isinstance(event, Failed | Migrated):
+            if not is_late:
+                self.settle(index, event)
+        else:
+            self._apply_rare(event, index, is_late=is_late)
+        self.late_events += is_late
+        self.events += 1
+        self.last_at = event.at
+
+    def _apply_rare(self, event: Failed | OmittedEvent | Migrated | Lost, index: int, *, is_late: bool) -> None:
+        if isinstance(event, Failed | Migrated):
             self.sidecar.add(event, self.events + 1)
-        if event.session < self.session:
-            self.late_events += 1
-        elif isinstance(event, Dispatched):
-            self.dispatch(index, event.attempt_index, event.session)
-        elif isinstance(event, Lost):
+        if is_late:
+            return
+        if isinstance(event, Lost):
             self.lose(index, event)
         elif isinstance(event, Migrated):
             self.migrate(index, event)
         else:
             self.settle(index, event)
-        self.events += 1
-        self.last_at = event.at
 
     def dispatch(self, index: int, attempt: int, session: int) -> None:
         """Attempt ``attempt`` of rollout ``index`` is about to leave."""
@@ -195,8 +258,9 @@ class History:
         if attempt:
             self._forget(index)
         self.latest[index] = attempt
-        self.owner[index] = session
-        self.codes[index] = Code.UNKNOWN
+        if self._keeps_rows:
+            self.owner[index] = session
+        self.codes[index] = _UNKNOWN
 
     def settle(self, index: int, event: Outcome) -> None:
         """An outcome of rollout ``index``; it decides the state only when its attempt is the latest."""
@@ -206,6 +270,8 @@ class History:
         recorded = self.recorded[index]
         if recorded >> attempt & 1:
             raise HistoryError(f"attempt {attempt} of {event.rollout_id} has two outcomes")
+        if attempt >= _MOST_BITS and isinstance(self.recorded, bytearray):
+            self.recorded = list(self.recorded)
         self.recorded[index] = recorded | 1 << attempt
         if attempt == self.latest[index]:
             self._select(index, event)
@@ -216,14 +282,14 @@ class History:
         expected = self._seqs.get(event.session, 0)
         return HistoryError(f"event {event.seq} of session {event.session} stands where event {expected} belongs")
 
-    def _start(self, event: SessionStarted) -> None:
-        if event.session != self.session + 1:
+    def _mark(self, event: SessionStarted | SessionEnded) -> None:
+        if isinstance(event, SessionEnded):
+            self.ended[event.session] = event
+        elif event.session != self.session + 1:
             raise HistoryError(f"session {event.session} begins after session {self.session}")
-        self.sessions.append(event)
-        self.session = event.session
-        self._count(event)
-
-    def _count(self, event: Event) -> None:
+        else:
+            self.sessions.append(event)
+            self.session = event.session
         self.events += 1
         self.last_at = event.at
 
@@ -233,8 +299,11 @@ class History:
         if event.attempt_index == self.latest[index]:
             self._forget(index)
             self.codes[index] = Code.UNKNOWN
-        if self.codes[index] in OPEN_CODES and self.offsets[index] == event.offset:
-            self.lengths[index] = 0
+        place = self.failure_place(index) if self.codes[index] in OPEN_CODES else None
+        if place is not None and place.offset == event.offset:
+            self._failed_rows.pop(index, None)
+            if self._keeps_rows:
+                self.lengths[index] = 0
         (self.main if event.file == "rollouts" else self.sidecar).cut(event.offset)
 
     def migrate(self, index: int, event: Migrated) -> None:
@@ -244,10 +313,6 @@ class History:
         self._forget(index)
         self._fail(index, event)
         self.codes[index] = Code.FAILED
-
-    def has_failure_row(self, index: int) -> bool:
-        """Whether the latest recorded outcome of an open rollout has a row, which then stands in the failures file."""
-        return self.recorded[index] != 0 and self.lengths[index] > 0
 
     def move(self, index: int) -> None:
         """Rollout ``index`` belongs to another shard now: it counts nowhere here and is never dispatched again."""
@@ -260,29 +325,46 @@ class History:
         return len(self.codes) - self.codes.count(Code.MOVED)
 
     def _forget(self, index: int) -> None:
-        self.rewards[index] = math.nan
+        if self._keeps_rows:
+            self.rewards[index] = math.nan
         self.truncated.discard(index)
         self.kinds.pop(index, None)
         self.classes.pop(index, None)
 
     def _select(self, index: int, event: Outcome) -> None:
         if isinstance(event, Success):
-            self.codes[index] = _success_code(event)
-            if event.reward is not None:
-                self.rewards[index] = event.reward
-            if event.truncated:
-                self.truncated.add(index)
-            self._place(index, event)
+            self._complete(index, event)
         elif isinstance(event, Failed):
             self.codes[index] = Code.FAILED_TERMINALLY if event.terminal else Code.FAILED
             self._fail(index, event)
         else:
             self.codes[index] = Code.OMITTED
 
+    def _complete(self, index: int, event: Success) -> None:
+        reward = event.reward
+        if event.masked:
+            self.codes[index] = Code.MASKED
+        elif reward is None:
+            self.codes[index] = Code.UNSCORED
+        else:
+            self.codes[index] = _MEASURED
+        if event.truncated:
+            self.truncated.add(index)
+        if self._keeps_rows:
+            if reward is not None:
+                self.rewards[index] = reward
+            self._place(index, event)
+        elif reward is not None and not event.masked:
+            self._scores.add(reward)
+
     def _fail(self, index: int, event: Failed | Migrated) -> None:
-        self.kinds[index] = event.kind or event.failure_class
-        self.classes[index] = event.failure_class
-        self._place(index, event)
+        # Interned: a million failures are of a few kinds.
+        self.kinds[index] = intern(str(event.kind or event.failure_class))
+        self.classes[index] = intern(str(event.failure_class))
+        if self._keeps_rows:
+            self._place(index, event)
+        else:
+            self._failed_rows[index] = Place(event.offset, event.length, event.checksum)
 
     def _place(self, index: int, event: Success | Failed | Migrated) -> None:
         self.offsets[index] = event.offset
@@ -290,17 +372,3 @@ class History:
         self.checksums[index] = event.checksum
         if event.elapsed_s is not None:
             self.elapsed[index] = event.elapsed_s
-
-
-def _success_code(event: Success) -> Code:
-    if event.masked:
-        return Code.MASKED
-    return Code.UNSCORED if event.reward is None else Code.MEASURED
-
-
-def _without(whole: tuple[int, int], begin: int, end: int) -> list[tuple[int, int]]:
-    low, high = whole
-    if end <= low or begin >= high:
-        return [whole]
-    parts = [(low, begin), (end, high)]
-    return [(first, last) for first, last in parts if first < last]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Sequence
 
-from collector.history import OPEN_CODES, History, Past
+from collector.history import OPEN_CODES, Code, History, Past
 from collector.outcomes import FailureClass, RolloutState
 from collector.settings import RetrySettings
 
+#: A plain number, since it is compared once a rollout.
+_NEVER = int(Code.NEVER)
 #: States in which a rollout has what it needs.
 COMPLETED = frozenset({RolloutState.MEASURED, RolloutState.MASKED, RolloutState.UNSCORED, RolloutState.OMITTED})
 #: Classes that are final within a run and can be cured between runs; ``retry_terminal_timeouts`` opens them again.
@@ -76,18 +79,23 @@ def is_suspect(past: Past) -> bool:
     return past.recorded == 0 and past.interrupted >= SUSPICIOUS
 
 
-def pending(history: History, retry: RetrySettings) -> list[int]:
+def pending(history: History, retry: RetrySettings) -> array[int]:
     """The indices of all rollouts that may be dispatched, in inventory order."""
-    return [
-        index for index, code in enumerate(history.codes) if code in OPEN_CODES and may_dispatch(history.past(index), retry)
-    ]
+    return array(
+        "i",
+        (
+            index
+            for index, code in enumerate(history.codes)
+            if code == _NEVER or (code in OPEN_CODES and may_dispatch(history.past(index), retry))
+        ),
+    )
 
 
-def longest_first(indices: Sequence[int], history: History) -> list[int]:
+def longest_first(indices: Sequence[int], history: History) -> array[int]:
     """``indices`` with those whose duration is known first, longest first; the others keep their order behind them."""
 
     def key(index: int) -> tuple[bool, float]:
         elapsed = history.elapsed[index]
         return (True, 0.0) if math.isnan(elapsed) else (False, -elapsed)
 
-    return sorted(indices, key=key)
+    return array("i", sorted(indices, key=key))

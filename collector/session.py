@@ -44,7 +44,7 @@ class ShardSession:
     @classmethod
     def open(cls, artifacts: RunArtifacts, lock: ShardLock, job: JobFacts, *, is_synced: bool) -> ShardSession:
         """Validate the whole history, then repair, then begin. Nothing is written when validation refuses."""
-        store = RolloutStore.read(artifacts)
+        store = RolloutStore.read(artifacts, for_dispatch=True)
         try:
             # Reading takes time, and this process may have been stopped meanwhile: repairs are writes like any other.
             _check_unchanged(store, lock)
@@ -79,12 +79,12 @@ class ShardSession:
 
         Interrupted attempts since then change nothing. Raises CorruptArtifactError for a row that is not the recorded one.
         """
-        history = self.store.history
-        if not history.has_failure_row(index):
+        place = self.store.history.failure_place(index)
+        if place is None:
             return False
-        row = self._writer.failure_row(history.offsets[index], history.lengths[index])
-        if zlib.crc32(row) != history.checksums[index]:
-            what = f"the row at byte {history.offsets[index]} is not the one that was recorded."
+        row = self._writer.failure_row(place.offset, place.length)
+        if zlib.crc32(row) != place.checksum:
+            what = f"the row at byte {place.offset} is not the one that was recorded."
             raise CorruptArtifactError(self.store.artifacts.failures, 0, what)
         return rows.allows_reuse(row)
 

@@ -27,18 +27,21 @@ _EVENT_HEAD = b'{"event":"'
 class RolloutStore:
     """A shard as its files describe it now. Close it, or use it as a context manager."""
 
-    def __init__(self, artifacts: RunArtifacts, manifest: Manifest, inventory: Inventory) -> None:
+    def __init__(self, artifacts: RunArtifacts, manifest: Manifest, inventory: Inventory, *, keeps_rows: bool = True) -> None:
         self.artifacts = artifacts
         self.manifest = manifest
         self.inventory = inventory
-        self.history = History(len(inventory))
+        self.history = History(len(inventory), keeps_rows=keeps_rows)
         self.repairs = Repairs()
         #: Bytes of the journal when it was read; more by now means that somebody else writes.
         self.journal_size = 0
 
     @classmethod
-    def read(cls, artifacts: RunArtifacts) -> RolloutStore:
-        """The store at ``artifacts``. Raises NotFoundError without a manifest, CorruptArtifactError for a broken history."""
+    def read(cls, artifacts: RunArtifacts, *, for_dispatch: bool = False) -> RolloutStore:
+        """The store at ``artifacts``. Raises NotFoundError without a manifest, CorruptArtifactError for a broken history.
+
+        ``for_dispatch`` promises not to ask where rows stand when there are none yet, and saves the memory for it.
+        """
         manifest = read_manifest(artifacts.manifest)
         if manifest is None:
             raise NotFoundError(
@@ -48,10 +51,14 @@ class RolloutStore:
             if not path.is_file():
                 raise CorruptArtifactError(path, 0, "the file is missing and the run's manifest exists.")
         inventory = Inventory(artifacts.inventory)
-        store = cls(artifacts, manifest, inventory)
+        is_begun = any(
+            path.exists() and path.stat().st_size
+            for path in (artifacts.journal, artifacts.rollouts, artifacts.failures, artifacts.moved)
+        )
+        store = cls(artifacts, manifest, inventory, keeps_rows=is_begun or not for_dispatch)
         try:
             store._check_inventory()
-            index = inventory.index_by_id()
+            index = inventory.index_by_id() if is_begun else {}
             store._read_journal(index)
             for file in RowFile:
                 RowAudit(

@@ -35,12 +35,12 @@ class Tally:
 def tally(session: ShardSession) -> Tally:
     """The counts of ``session`` now."""
     history = session.store.history
-    rewards = [reward for reward, code in zip(history.rewards, history.codes, strict=True) if code == Code.MEASURED]
+    scores = history.scores()
     return Tally(
         expected=len(history.codes),
         done=sum(code in _DONE for code in history.codes),
         failing=sum(code in _FAILED for code in history.codes),
-        score=sum(rewards) / len(rewards) if rewards else None,
+        score=None if scores.total is None else scores.total / scores.count,
     )
 
 
