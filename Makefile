@@ -43,11 +43,11 @@ $(VENV)/.model: examples/model-engine.txt examples/model-weights.txt | $(VENV)/.
 
 # Without them the tests that need them are skipped, or fail where CI is set.
 packages:
-	@.ci/need $(SLURM) $(DATABASE) strace=strace chromium=chromium || test -z "$$CI"
+	@.ci/need $(SLURM) $(DATABASE) strace=strace chromium=chromium sshd=openssh-server || test -z "$$CI"
 
 test: setup model packages ## all tests, on a real private Slurm and a real model where this machine can
 	$(BIN)/python -m compileall -q $(wildcard $(CODE))
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 3
 
 soak: setup packages ## a real cluster under everything that goes wrong at once; sixteen merges at once, a hundred times
 	$(BIN)/pytest -n 0 -m soak tests
