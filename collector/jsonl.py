@@ -7,7 +7,6 @@ surrogates, so those inputs take the slower standard library. Lines end at LF on
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -15,7 +14,9 @@ from typing import Any, Final, NoReturn
 import orjson
 
 #: Nineteen digits or more may not fit 64 bits: the exact parser decides.
-_LONG_INTEGER = re.compile(rb"[0-9]{19}")
+_LONG_INTEGER = b"0" * 19
+#: Makes every digit a zero: with it a search costs a tenth of what a regular expression does.
+_DIGITS_ALIKE = bytes.maketrans(b"0123456789", b"0" * 10)
 #: Deeper JSON is refused: orjson writes no more levels, and a parser of the standard library may stop at any further one.
 MOST_LEVELS: Final = 254
 _TOO_DEEP = f"nested deeper than {MOST_LEVELS} levels"
@@ -24,7 +25,7 @@ _BOM = b"\xef\xbb\xbf"
 
 def loads(data: bytes) -> Any:
     """The value that ``data`` says. Raises ValueError for anything that is not strict JSON in UTF-8, NaN included."""
-    if _LONG_INTEGER.search(data) is None:
+    if _LONG_INTEGER not in data.translate(_DIGITS_ALIKE):
         try:
             return orjson.loads(data)
         except orjson.JSONDecodeError as error:
@@ -91,16 +92,18 @@ def _parts(item: Any) -> Iterable[Any]:
 
 
 def _has_non_finite(value: Any) -> bool:
-    stack = [value]
+    stack: list[Any] = [[value]]
     while stack:
-        item = stack.pop()
-        if isinstance(item, float):
-            if item - item != 0.0:
-                return True
-        elif isinstance(item, dict):
-            stack.extend(item.values())
-        elif isinstance(item, list | tuple):
-            stack.extend(item)
+        for item in _parts(stack.pop()):
+            kind = type(item)
+            # Nearly everything is a text, a whole number or null, and can be passed over without a question.
+            if kind is str or kind is int or item is None:
+                continue
+            if isinstance(item, float):
+                if item - item != 0.0:
+                    return True
+            else:
+                stack.append(item)
     return False
 
 

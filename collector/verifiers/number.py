@@ -29,6 +29,9 @@ _NUMBER: Final = re.compile(
     rf"(?P<percent>[ ]?\\?%)?",
     re.ASCII,
 )  # fmt: skip
+#: Every character that can be part of a number: between two others no number can be.
+_MAY_BELONG: Final = frozenset("0123456789,.\u00a0\u202f +-\u2212\u2012\u2013\\$€£¥/%{}eEdfrac")
+_LAST_DIGIT: Final = re.compile("(?s).*[0-9]")
 _CONTEXT: Final = decimal.Context(prec=_MAX_DIGITS, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
 
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -98,10 +101,19 @@ class NumberVerifier(Verifier[NumberSettings]):
 
 def last_number(text: str, *, percent_as_fraction: bool = False) -> Decimal | None:
     """The last readable number in ``text``."""
-    for match in reversed(list(_NUMBER.finditer(text))):
-        value = _value(match, percent_as_fraction=percent_as_fraction)
-        if value is not None:
-            return value
+    end = len(text)
+    # The pattern costs much at every character: only stretches of what a number may hold are given to it, from the end.
+    while (digit := _LAST_DIGIT.match(text, 0, end)) is not None:
+        begin = stop = digit.end()
+        while begin and text[begin - 1] in _MAY_BELONG:
+            begin -= 1
+        while stop < end and text[stop] in _MAY_BELONG:
+            stop += 1
+        for match in reversed(list(_NUMBER.finditer(text, begin, stop))):
+            value = _value(match, percent_as_fraction=percent_as_fraction)
+            if value is not None:
+                return value
+        end = begin
     return None
 
 
