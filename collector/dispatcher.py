@@ -16,8 +16,12 @@ from collector.record import Attempt, record
 from collector.retry import attempts_left, longest_first, may_dispatch, pause_s, pending
 from collector.session import ShardSession
 from collector.settings import RunSettings
-from collector.stop import StopReason, StopRequest
+from collector.stop import TAKES_THE_SERVER, StopReason, StopRequest
 from collector.verifiers.base import Verifier, VerifierSettings
+
+#: Seconds that a lost connection waits for news of a stop: a signal is handled within milliseconds, and services are looked
+#: at five times a second.
+_STOP_NOTICE_S = 0.5
 
 
 class Dispatcher:
@@ -180,12 +184,26 @@ class Dispatcher:
         await self._session.dispatch(index, attempt.number)
         begun = self._clock()
         outcome = await run_attempt(row, self._agent, self._verifier, limit_s=self._settings.timeouts.attempt_s)
+        if isinstance(outcome, Failure) and await self._was_cut_off(outcome):
+            # Left open in the journal: an interruption of this attempt, not a failure of its task.
+            return
         elapsed_s = self._clock() - begun
         self._budget.learn(elapsed_s)
         recorded = record(attempt, outcome, elapsed_s)
         await self._session.settle(index, recorded.draft, recorded.line)
         self._told()
         self._after(index, outcome)
+
+    async def _was_cut_off(self, failure: Failure) -> bool:
+        """Whether the stop that ends this session took the server away, and with it this attempt.
+
+        A preempted job's server gets the same signal as its collector, and its connections may close first.
+        """
+        if failure.is_lost_connection:
+            await self._stop.asked_within(_STOP_NOTICE_S)
+        elif not failure.is_server_error:
+            return False
+        return self._stop.is_asked and self._stop.reason in TAKES_THE_SERVER
 
     def _after(self, index: int, outcome: Completed | Failure) -> None:
         self.breaker.see(outcome, index)

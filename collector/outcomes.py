@@ -136,6 +136,17 @@ class Failure:
         if self.http_status is not None and not 100 <= self.http_status <= 599:
             object.__setattr__(self, "http_status", None)
 
+    @property
+    def is_lost_connection(self) -> bool:
+        """Whether the other side went away, or was not there, before it said anything."""
+        gone = {FailureKind.TRANSPORT_PEER_DROP, FailureKind.TRANSPORT_UNREACHABLE}
+        return self.http_status is None and self.kind in gone and self.stage is not Stage.VERIFICATION
+
+    @property
+    def is_server_error(self) -> bool:
+        """Whether the other side answered that it cannot serve (5xx)."""
+        return self.http_status is not None and self.http_status >= 500 and self.stage is not Stage.VERIFICATION
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:

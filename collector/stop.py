@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from enum import StrEnum
 
 
@@ -15,6 +16,10 @@ class StopReason(StrEnum):
     SERVICE_DIED = "service_died"
     ENDPOINT_BROKEN = "endpoint_broken"
     DISPATCH_BUDGET = "dispatch_budget"
+
+
+#: Stops that take the model's server away as well: a signal to the whole job, or the server's own end.
+TAKES_THE_SERVER = frozenset({StopReason.TERMINATED, StopReason.INTERRUPTED, StopReason.TIME_LIMIT, StopReason.SERVICE_DIED})
 
 
 class StopRequest:
@@ -41,6 +46,13 @@ class StopRequest:
     async def asked(self) -> None:
         """Return when dispatching has to stop."""
         await self._asked.wait()
+
+    async def asked_within(self, limit_s: float) -> bool:
+        """Whether dispatching has to stop, now or within ``limit_s`` seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await self._asked.wait()
+        return self._asked.is_set()
 
     async def at_once(self) -> None:
         """Return when in-flight work has to be given up: asked twice, or the margin is over."""

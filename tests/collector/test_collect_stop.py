@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from collector.artifacts import RunArtifacts
 from collector.stop import StopReason, StopRequest
 from tests.collector.shards import asked, fill, settings_for, states, write_dataset
 
@@ -101,3 +102,33 @@ def test_a_budget_that_ends_while_retries_are_paused_leaves_them_for_the_next_se
     assert result.stopped is StopReason.DISPATCH_BUDGET
     assert states(settings) == {"failed": 8}
     assert set(asked(tmp_path).values()) == {1}
+
+
+def test_what_a_stop_cut_off_with_its_server_is_an_interruption_and_no_failure(tmp_path: Path) -> None:
+    # The server of a preempted job dies by the same signal: its connections may close before the collector hears of it.
+    dataset(tmp_path, 0.1, drop=1)
+    settings = settings_for(tmp_path, num_samples_in_parallel=4)
+
+    fill(settings, stop=StopAfter(0.2))
+
+    assert states(settings) == {"unknown": 4, "never_dispatched": 4}
+    assert RunArtifacts(settings.output_jsonl_fpath).failures.read_bytes() == b""
+
+
+def test_a_server_error_while_a_job_is_ended_is_an_interruption(tmp_path: Path) -> None:
+    dataset(tmp_path, 0.3, fail=1, status=503)
+    settings = settings_for(tmp_path, num_samples_in_parallel=4)
+
+    fill(settings, stop=StopAfter(0.1))
+
+    assert states(settings) == {"unknown": 4, "never_dispatched": 4}
+
+
+def test_a_lost_connection_without_a_stop_is_a_failure_and_is_tried_again(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "tasks.jsonl", [{"n": n, "grade": 1, "drop": int(n == 3)} for n in range(8)])
+    settings = settings_for(tmp_path, num_samples_in_parallel=4)
+
+    fill(settings)
+
+    assert states(settings) == {"measured": 8}
+    assert asked(tmp_path)["3-0"] == 2

@@ -91,6 +91,8 @@ def test_a_preempted_shard_goes_on_where_it_was(project: Project, slurm: SlurmCl
     # What was recorded before the preemption was not asked again; what was in flight may have been.
     repeated = [task for task, count in Counter(request["task"] for request in project.requests()).items() if count > 1]
     assert len(repeated) <= 2
+    # Their connections died with the job's own server: an interruption, and no failure of a task.
+    assert not next(project.run_dir.glob("math/shards/*/rollouts_failures.jsonl")).read_bytes()
     assert len((project.run_dir / "math" / "logs" / f"job-{job_id}.log").read_text().splitlines()) > 5
 
 

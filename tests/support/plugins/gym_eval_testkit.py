@@ -40,6 +40,12 @@ class ScriptedAgent(Agent[ScriptedSettings]):
         await asyncio.sleep(row.get("delay_s", self.settings.delay_s))
         nth = self._calls.get(rollout, 0)
         self._calls[rollout] = nth + 1
+        if nth < row.get("drop", 0):
+            return Failure(
+                failure_class=FailureClass.AGENT_REQUEST_FAILED,
+                kind=FailureKind.TRANSPORT_PEER_DROP,
+                reason="the peer went away",
+            )
         if nth < row.get("fail", 0):
             return Failure(
                 failure_class=FailureClass.AGENT_RUN_ERROR,
