@@ -43,7 +43,10 @@ class TableRow:
 def table() -> list[TableRow]:
     lines = [line for line in TABLE.read_text().splitlines() if line.startswith("| ")][2:]
     cells = [[cell.strip() for cell in line.replace("`", "").strip("|").split("|")] for line in lines]
-    return [TableRow(*row[:4], tuple(filter(None, row[4].split(", ")))) for row in cells]
+    return [
+        TableRow(situation, inside, recorded, terminal, tuple(filter(None, bounds.split(", "))))
+        for situation, inside, recorded, terminal, bounds in cells
+    ]
 
 
 class Grader(Verifier[VerifierSettings]):
