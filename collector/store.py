@@ -55,6 +55,8 @@ class RolloutStore:
             path.exists() and path.stat().st_size
             for path in (artifacts.journal, artifacts.rollouts, artifacts.failures, artifacts.moved)
         )
+        if for_dispatch and not is_begun:
+            inventory.forget_keys()
         store = cls(artifacts, manifest, inventory, keeps_rows=is_begun or not for_dispatch)
         try:
             store._check_inventory()
