@@ -247,7 +247,9 @@ class ShardJob:
         stop = self._stop
         left = f"{coverage.unfinished} of {coverage.expected} rollouts are unfinished"
         if stop.reason is not StopReason.TIME_LIMIT or not self.context.on_slurm:
-            return IncompleteError(f"{left} ({stop.reason or 'stopped'}).", "Run the submit command again.", self.where)
+            # Slurm requeues what it preempted by itself, and says nothing of it to the job.
+            fix = "A preempted job comes back by itself; after anything else, run the submit command again."
+            return IncompleteError(f"{left} ({stop.reason or 'stopped'}).", fix, self.where)
         if (why := self._why_not_again(self.context.restarts + 1)) is not None:
             return IncompleteError(
                 f"{left}, and the job may not run again: {why}.", "Run the submit command again.", self.where

@@ -7,7 +7,6 @@ path. A reference to the environment is no secret and stays. ``max_output_tokens
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -48,7 +47,7 @@ def _of_plugin(make: Callable[[], BaseModel], given: dict[str, Any]) -> object:
         return {"type": given["type"], "settings": MASK}
 
 
-def _masked(value: Any) -> Any:
+def _masked(value: Any) -> Any:  # noqa: PLR0911 - one return a kind of value
     match value:
         case SecretStr() | SecretBytes():
             return MASK
@@ -62,7 +61,5 @@ def _masked(value: Any) -> Any:
             return masked_address(value)
         case bool() | int() | float() | None:
             return value
-        case Path():
-            return str(value)
         case _:
             return str(value)

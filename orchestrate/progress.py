@@ -3,45 +3,69 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, TextIO
 
-from collector.history import Code
+from collector.history import CLOSED_CODES, Code
 from collector.session import ShardSession
 
 #: Seconds between two lines in a log, and between two states of a line on a terminal.
 _LOG_PAUSE_S: Final = 30.0
 _LINE_PAUSE_S: Final = 0.1
-_DONE: Final = frozenset({Code.MEASURED, Code.MASKED, Code.UNSCORED, Code.OMITTED})
-_FAILED: Final = frozenset({Code.FAILED, Code.FAILED_TERMINALLY})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """Counts of one shard at one moment."""
+    """Counts of one shard at one moment. ``rate`` is rollouts completed per second of this session; None before the first."""
 
     expected: int
     done: int
-    failing: int
-    score: float | None
+    measured: int
+    mean: float | None = None
+    failing: Mapping[str, int] = field(default_factory=dict[str, int])
+    rate: float | None = None
 
     def __str__(self) -> str:
-        score = "" if self.score is None else f", mean reward {self.score:.4g} so far"
-        failing = f", {self.failing} failing" if self.failing else ""
-        return f"{self.done} of {self.expected} done{failing}{score}"
+        parts = [f"{self.done}/{self.expected} done"]
+        if self.rate:
+            parts.append(f"{self.rate:.3g}/s")
+            if self.done < self.expected:
+                parts.append(f"about {in_words((self.expected - self.done) / self.rate)} left")
+        if self.mean is not None:
+            parts.append(f"mean reward {self.mean:.4g} ({self.measured}/{self.expected})")
+        if self.failing:
+            kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(self.failing.items()))
+            parts.append(f"failing {sum(self.failing.values())} ({kinds})")
+        return ", ".join(parts)
 
 
-def tally(session: ShardSession) -> Tally:
+def in_words(seconds: float) -> str:
+    """``40 s``, ``12 min`` or ``3 h 20 min``: as exact as an estimate may look."""
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def tally(session: ShardSession, *, rate: float | None = None) -> Tally:
     """The counts of ``session`` now."""
     history = session.store.history
     scores = history.scores()
     return Tally(
-        expected=len(history.codes),
-        done=sum(code in _DONE for code in history.codes),
-        failing=sum(code in _FAILED for code in history.codes),
-        score=None if scores.total is None else scores.total / scores.count,
+        expected=history.owned,
+        done=done_in(session),
+        measured=history.codes.count(Code.MEASURED),
+        mean=None if scores.total is None else scores.total / scores.count,
+        failing=Counter(history.kinds.values()),
+        rate=rate,
     )
+
+
+def done_in(session: ShardSession) -> int:
+    """Rollouts of ``session`` that need nothing more."""
+    return sum(session.store.history.codes.count(code) for code in CLOSED_CODES)
 
 
 class LogProgress:
@@ -54,19 +78,29 @@ class LogProgress:
         self._clock = clock
         self._next = clock() + self.pause_s
         self._session: ShardSession | None = None
+        self._begun = clock()
+        self._done_before = 0
 
     def started(self, session: ShardSession) -> None:
         """Say what is there already."""
         self._session = session
+        self._begun = self._clock()
+        self._done_before = done_in(session)
         self._say(str(tally(session)))
 
     def changed(self) -> None:
         """Say where it stands, unless that was said a moment ago."""
         if self._session is not None and self._clock() >= self._next:
             begun = self._clock()
-            self._say(str(tally(self._session)))
+            self._say(self._text(self._session))
             # Counting a million rollouts takes tens of milliseconds: at most a twentieth of the time goes into it.
             self._next = self._clock() + max(self.pause_s, 20 * (self._clock() - begun))
+
+    def _text(self, session: ShardSession) -> str:
+        elapsed_s = self._clock() - self._begun
+        completed = done_in(session) - self._done_before
+        rate = completed / elapsed_s if completed and elapsed_s > 0 else None
+        return str(tally(session, rate=rate))
 
 
 class LineProgress(LogProgress):
@@ -81,7 +115,7 @@ class LineProgress(LogProgress):
     def end(self) -> None:
         """Show the last state and leave the line."""
         if self._session is not None:
-            self._show(str(tally(self._session)))
+            self._show(self._text(self._session))
         if self._in_place:
             self._stream.write("\n")
 

@@ -1,0 +1,49 @@
+"""What a running collection says of itself."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from orchestrate.progress import LineProgress, Tally, in_words
+
+
+@pytest.mark.parametrize(
+    ("tally", "text"),
+    [
+        pytest.param(Tally(expected=8, done=0, measured=0), "0/8 done", id="before-the-first"),
+        pytest.param(
+            Tally(expected=100, done=40, measured=38, mean=0.5, rate=2.0),
+            "40/100 done, 2/s, about 30 s left, mean reward 0.5 (38/100)",
+            id="under-way",
+        ),
+        pytest.param(
+            Tally(expected=10, done=7, measured=7, mean=1.0, failing={"transport_timeout": 2, "agent_run_error": 1}),
+            "7/10 done, mean reward 1 (7/10), failing 3 (agent_run_error 1, transport_timeout 2)",
+            id="failures-by-kind",
+        ),
+        pytest.param(
+            Tally(expected=4, done=4, measured=4, mean=0.25, rate=1.0), "4/4 done, 1/s, mean reward 0.25 (4/4)", id="over"
+        ),
+    ],
+)
+def test_a_mean_is_shown_with_its_coverage_and_failures_with_their_kinds(tally: Tally, text: str) -> None:
+    assert str(tally) == text
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(0.2, "1 s"), (59, "59 s"), (600, "10 min"), (12_000, "3 h 20 min")])
+def test_an_estimate_is_as_exact_as_it_may_look(seconds: float, words: str) -> None:
+    assert in_words(seconds) == words
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("stream", "shown"), [(Terminal(), "\r\x1b[Khello"), (io.StringIO(), "hello\n")])
+def test_a_terminal_line_is_rewritten_in_place_and_a_log_gets_plain_lines(stream: io.StringIO, shown: str) -> None:
+    LineProgress(stream)._show("hello")
+
+    assert stream.getvalue() == shown
