@@ -17,7 +17,8 @@ GymEvalError
 ├── NothingMeasuredError    7   every rollout is final and none was measured
 └── NoTasksError            8   there is nothing to evaluate
 
-Anything else that escapes is a bug: exit code 1, with its traceback.
+`gym eval compare` alone ends with 9 when a gate failed or could not be decided. Anything else that escapes is a bug: exit
+code 1, with its traceback.
 """
 
 from __future__ import annotations
