@@ -39,6 +39,8 @@ def copies(settings: RunSettings, name: str) -> tuple[RunSettings, RunArtifacts]
     return moved, RunArtifacts(moved.output_jsonl_fpath)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("which", ["journal", "rollouts", "failures"])
 def test_the_last_record_cut_at_any_byte_is_redone_or_kept_and_nothing_else_changes(finished: RunSettings, which: str) -> None:
     expected = states(finished)

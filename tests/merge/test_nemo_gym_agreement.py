@@ -23,6 +23,8 @@ from collector.errors import CorruptArtifactError, RefusedError
 from merge.command import merge_paths
 from tests.support.requirements import require
 
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+
 HERE = Path(__file__).parent
 #: Why a file may be refused, and how often it is so in 0.7.0.
 REASONS = {

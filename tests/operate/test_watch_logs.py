@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tests.orchestrate.project import Project
-from tests.support.processes import wait_for
+from tests.support.processes import heed_interrupts, wait_for
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -45,6 +45,7 @@ def test_an_interrupted_watch_leaves_the_jobs_alone(project: Project) -> None:
     watching = subprocess.Popen(
         [sys.executable, "-m", "orchestrate.cli.main", "eval", "watch"],
         cwd=project.root, env=project.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=heed_interrupts,
     )  # fmt: skip
     wait_for(project.requests, 60)
 

@@ -15,7 +15,7 @@ import pytest
 
 from collector.lock import ShardLock
 from tests.orchestrate.project import Project, tree
-from tests.support.processes import wait_for
+from tests.support.processes import heed_interrupts, wait_for
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -144,7 +144,7 @@ def test_jobs_outlive_the_command_and_its_ctrl_c(project: Project) -> None:
     command = [sys.executable, "-m", "orchestrate.cli.main", "eval", "submit", str(project.write()), "--wait"]
     waiting = subprocess.Popen(
         command, cwd=project.root, env=project.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True,
+        start_new_session=True, preexec_fn=heed_interrupts,
     )  # fmt: skip
     wait_for(lambda: len(project.requests()) >= 1)
 

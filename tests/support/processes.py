@@ -96,3 +96,8 @@ def _is_free(port: int) -> bool:
         probe.bind(("", port))
         return True
     return False
+
+
+def heed_interrupts() -> None:
+    """For ``preexec_fn``: a shell in the background starts its commands with SIGINT ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
