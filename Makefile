@@ -7,7 +7,7 @@ CODE := orchestrate collector merge exporters slurm_templates tests examples ben
 SLURM := slurmctld=slurm-wlm slurmd=slurm-wlm sbatch=slurm-wlm munged=munge setpriv=util-linux
 DATABASE := slurmdbd=slurmdbd mariadbd=mariadb-server mariadb=mariadb-client
 
-.PHONY: help setup model packages test soak check quickstart clean
+.PHONY: help setup model packages test interop soak check quickstart clean
 .DEFAULT_GOAL := help
 
 help: ## this list
