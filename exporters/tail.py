@@ -13,7 +13,7 @@ from pathlib import Path
 
 from collector.artifacts import RunArtifacts
 from collector.coverage import Coverage
-from collector.errors import ConfigError, CorruptArtifactError, LockHeldError
+from collector.errors import GymEvalError
 from collector.settings import RetrySettings
 from exporters.base import Exporter, ExportResult, RunExportConfig
 from exporters.ledger import Ledger
@@ -77,7 +77,7 @@ def export_once(
         ledger = Ledger(merged, name, exporter.destination, projection_sha256)
         with waiting_lock(_lock_path(merged, exporter.destination), timeout_s=wait_s):
             return _under_lock(exporter, ledger)
-    except (ConfigError, CorruptArtifactError, LockHeldError, OSError) as error:
+    except (OSError, GymEvalError) as error:
         return ExportResult.failed(str(error))
 
 

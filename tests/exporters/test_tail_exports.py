@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from collector.errors import StorageError, UnavailableError
 from collector.settings import RetrySettings
+from exporters import tail
 from exporters.ledger import Ledger, read_events
 from exporters.tail import TailResult, finish_benchmark
+from merge.lock import waiting_lock
 from merge.tail import MergeState
 from tests.merge.build import Plan, answered, failed, fill, fill_all, plan
 
@@ -158,3 +161,24 @@ def test_a_broken_ledger_is_a_failed_export_with_its_line(made: Plan, tmp_path: 
     result = finish(made, atif(tmp_path / "atif"))
 
     assert "rollouts_exports.jsonl:1: not an export event" in result.exports["atif"].message
+
+
+def test_a_lock_that_cannot_be_taken_is_a_failed_export_beside_good_ones(
+    made: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Met on a full disk and on a file system without locks: the lock says so with an error of its own."""
+    fill_all(made, lambda *_: answered())
+    refused = iter([UnavailableError("the file system has no locks."), StorageError("it cannot be written.")])
+
+    def lock(path: Path, **how: Any) -> Any:
+        if error := next(refused, None):
+            raise error
+        return waiting_lock(path, **how)
+
+    monkeypatch.setattr(tail, "waiting_lock", lock)
+    exports = {"csv": {"output_fpath": str(tmp_path / "rows.csv")}, "inspect": {"output_fpath": str(tmp_path / "x.eval")}}
+
+    results = finish(made, {**exports, **atif(tmp_path / "atif")}).exports
+
+    assert {name: result.is_success for name, result in results.items()} == {"csv": False, "inspect": False, "atif": True}
+    assert results["csv"].message == "the file system has no locks."
