@@ -111,6 +111,6 @@ class Exporter(ABC, Generic[C_co]):
         """Remove what killed exports to this destination left. The caller holds the destination's lock."""
 
     def find_complete(self, artifacts: RunArtifacts) -> ExportResult | None:
-        """The result of an export whose process died before it could say so, when all of it is there; None otherwise."""
+        """The result of an earlier export that was not recorded as succeeded, when all of it is there; None otherwise."""
         del artifacts
         return None

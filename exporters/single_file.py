@@ -11,6 +11,7 @@ from pydantic import Field
 
 from collector import durable
 from collector.artifacts import RunArtifacts
+from collector.errors import GymEvalError
 from exporters.base import Exporter, ExportResult, RunExportConfig
 from exporters.source import ExportError
 from merge.receipt import file_sha256
@@ -119,15 +120,18 @@ class FileExporter(Exporter[F_co]):
         durable.sweep(self.file)
 
     def find_complete(self, artifacts: RunArtifacts) -> ExportResult | None:
-        """The file that an interrupted export published, byte for byte what this one would."""
+        """The file that an interrupted or failed export published, byte for byte what this one would; durable then."""
         if not self.file.is_file():
             return None
         sink = Sink(None)
         try:
             count = self.write(artifacts, sink)
-        except (ExportError, OSError):
+        except (GymEvalError, OSError):
             return None
-        return self._result(count, sink) if self.still_stands(sink.sha256) else None
+        if not self.still_stands(sink.sha256):
+            return None
+        durable.sync_dir(self.file.absolute().parent)
+        return self._result(count, sink)
 
     def _result(self, count: int, sink: Sink) -> ExportResult:
         return ExportResult.succeeded(

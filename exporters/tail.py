@@ -85,14 +85,21 @@ def _under_lock(exporter: Exporter[RunExportConfig], ledger: Ledger) -> ExportRe
     last = ledger.last()
     if last is not None and last.event == "succeeded" and exporter.still_stands(last.evidence):
         return ExportResult.succeeded("already exported", f"destination: {ledger.destination}", evidence=last.evidence)
-    # A process that died after everything had arrived must not make its successor fail on what it left.
-    found = exporter.find_complete(ledger.artifacts) if last is not None and last.event == "started" else None
+    # A process that died, or a disk that failed, after everything had arrived must not make every later export fail on it.
+    found = exporter.find_complete(ledger.artifacts) if last is not None else None
     if found is None:
         ledger.start()
-        exporter.sweep()
-        found = exporter.export(ledger.artifacts)
+        found = _export_anew(exporter, ledger.artifacts)
     ledger.end(found)
     return found
+
+
+def _export_anew(exporter: Exporter[RunExportConfig], artifacts: RunArtifacts) -> ExportResult:
+    try:
+        exporter.sweep()
+    except (OSError, GymEvalError) as error:
+        return ExportResult.failed(str(error))
+    return exporter.export(artifacts)
 
 
 def _lock_path(merged: RunArtifacts, destination: str) -> Path:

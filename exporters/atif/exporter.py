@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from collector import durable
 from collector.artifacts import RunArtifacts
-from collector.errors import CorruptArtifactError
+from collector.errors import CorruptArtifactError, GymEvalError
 from exporters.atif.bundle import MANIFEST_NAME, Published, find_bundle, publish_bundle
 from exporters.atif.profile import Choice, Context
 from exporters.base import Exporter, ExportResult, RunExportConfig, Text
@@ -72,14 +72,17 @@ class AtifExporter(Exporter[ExportAtifConfig]):
             durable.sweep(self.folder)
 
     def find_complete(self, artifacts: RunArtifacts) -> ExportResult | None:
-        """The folder that an interrupted export published, byte for byte what this one would."""
+        """The folder that an interrupted or failed export published, byte for byte what this one would; durable then."""
         if not self.folder.is_dir():
             return None
         try:
             found = find_bundle(artifacts, self.folder, self._context(artifacts))
-        except (ExportError, OSError):
+        except (GymEvalError, OSError):
             return None
-        return None if found is None else self._result(found)
+        if found is None:
+            return None
+        durable.sync_dir(self.folder.absolute().parent)
+        return self._result(found)
 
     def _context(self, artifacts: RunArtifacts) -> Context:
         try:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from collector import durable
 from collector.errors import StorageError, UnavailableError
 from collector.settings import RetrySettings
 from exporters import tail
@@ -182,3 +185,46 @@ def test_a_lock_that_cannot_be_taken_is_a_failed_export_beside_good_ones(
 
     assert {name: result.is_success for name, result in results.items()} == {"csv": False, "inspect": False, "atif": True}
     assert results["csv"].message == "the file system has no locks."
+
+
+@pytest.mark.parametrize("name", ["atif", "csv"])
+def test_what_arrived_before_its_folder_could_not_be_synced_is_found_once_it_can(
+    name: str, made: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_all(made, lambda *_: answered())
+    finish(made, {})
+    place = tmp_path / "out" / name
+    place.parent.mkdir()
+    exports = {name: atif(place)["atif"] if name == "atif" else {"output_fpath": str(place)}}
+    sync = durable.sync_dir
+
+    def fail_there(path: Path) -> None:
+        if path == place.parent and place.exists():
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        sync(path)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(durable, "sync_dir", fail_there)
+        first, second = (finish(made, exports).exports[name] for _ in range(2))
+    third = finish(made, exports).exports[name]
+
+    assert place.exists()
+    assert [(result.is_success, "Input/output error" in result.message) for result in (first, second)] == [(False, True)] * 2
+    assert third.is_success, third.message
+    assert [entry.event for entry in read_events(made.merged.exports)] == ["started", "failed", "succeeded"]
+
+
+def test_a_sweep_that_fails_is_recorded_with_its_reason(made: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill_all(made, lambda *_: answered())
+
+    def fail(_: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        finish(made, {})
+        broken.setattr(durable, "sweep", fail)
+        result = finish(made, atif(tmp_path / "atif")).exports["atif"]
+
+    assert not result.is_success
+    assert [(e.event, e.reason) for e in read_events(made.merged.exports)] == [("started", ""), ("failed", result.message)]
+    assert finish(made, atif(tmp_path / "atif")).exports["atif"].is_success
