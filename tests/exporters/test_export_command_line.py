@@ -82,7 +82,7 @@ def test_a_deletion_removes_what_a_flag_set(named: list[str], flags: list[str], 
     assert "export.atif.agent_version: Field required" in capsys.readouterr().err
 
 
-def test_the_captured_first_override_stays_the_first_of_them() -> None:
+def test_an_override_in_front_is_no_name_of_an_exporter() -> None:
     assert split_tokens(["++a=1", "~b", "c.d=e"]) == (None, ["++a=1", "~b", "c.d=e"])
     assert split_tokens(["atif", "++a=1", "~b"]) == ("atif", ["++a=1", "~b"])
     assert split_tokens(["hydra.run.dir=/tmp/x"]) == (None, ["hydra.run.dir=/tmp/x"])
