@@ -68,6 +68,8 @@ class ShardJob:
         self.artifacts = run.shard(self.benchmark, index)
         self.context = JobContext.read()
         self._stop = StopRequest(margin_s=_TERM_MARGIN_S)
+        #: What the first signal asked for; unlike a request to stop, it outlives the services.
+        self._signalled: StopReason | None = None
         self.where = f"{benchmark} shard {index} of {self.benchmark.shards}"
 
     async def run(self) -> None:
@@ -105,6 +107,7 @@ class ShardJob:
 
     def _ask(self, reason: StopReason, margin_s: float) -> None:
         self._say(f"asked to stop ({reason}); requests in flight may finish within {margin_s:g} s")
+        self._signalled = self._signalled or reason
         self._stop.margin_s = margin_s
         self._stop.ask(reason)
 
@@ -157,12 +160,16 @@ class ShardJob:
                 except ServiceError as error:
                     if restarts >= services.restarts_allowed() or self._stop.reason not in {None, StopReason.SERVICE_DIED}:
                         raise
-                    restarts += 1
-                    self._say(f"{error} The services are started again (restart {restarts}).")
+                    self._say(str(error))
                 else:
                     return
             # The request to stop was about the services that are gone; signals ask the new one.
             self._stop = StopRequest(margin_s=_TERM_MARGIN_S)
+            if self._signalled is not None:
+                self._stop.ask(self._signalled)
+                return
+            restarts += 1
+            self._say(f"the services are started again (restart {restarts})")
 
     async def _lock(self, stack: ExitStack, lock: ShardLock) -> None:
         """Take the shard's lock. An earlier run of this very job may hold it for a while: its node may have been lost."""
