@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -60,10 +61,17 @@ async def collect_here(run: PreparedRun, progress: Progress) -> CollectResult:
     """Fill the run until it is final or Ctrl-C or SIGTERM asks to stop. Raises what ``prepare_shard`` and ``collect`` raise."""
     stop = StopRequest(margin_s=_MARGIN_S)
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, stop.ask, StopReason.INTERRUPTED)
-    loop.add_signal_handler(signal.SIGTERM, stop.ask, StopReason.TERMINATED)
+    loop.add_signal_handler(signal.SIGINT, _ask, stop, StopReason.INTERRUPTED)
+    loop.add_signal_handler(signal.SIGTERM, _ask, stop, StopReason.TERMINATED)
     lock = ShardLock(run.artifacts.lock, since=datetime.now(UTC).isoformat(timespec="seconds"))
     with lock:
         prepare_shard(run.artifacts, run.inventory.lines, run.manifest, is_unsafe=run.settings.allow_unsafe_resume)
         publish_config(run.artifacts, run.settings)
         return await collect(run.settings, run.artifacts, lock, job=JobFacts(), stop=stop, progress=progress)
+
+
+def _ask(stop: StopRequest, reason: StopReason) -> None:
+    if not stop.is_asked:
+        waits = f"requests in flight may finish within {stop.margin_s:g} s, the same signal again ends it at once"
+        sys.stderr.write(f"\nstopping: {waits}. The same command goes on from here.\n")
+    stop.ask(reason)

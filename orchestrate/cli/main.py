@@ -85,10 +85,25 @@ def _run(name: str, arguments: list[str]) -> int:
     except GymEvalError as error:
         print(f"gym eval {name}: {error}", file=sys.stderr)
         return error.exit_code
+    except OSError as error:
+        if (told := _storage_problem(error)) is None:
+            raise
+        print(f"gym eval {name}: {told}", file=sys.stderr)
+        return 5
+    except EOFError:
+        print(f"gym eval {name}: the input ended before every question was answered", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print(f"gym eval {name}: interrupted", file=sys.stderr)
         return 130
     return code
+
+
+def _storage_problem(error: OSError) -> str | None:
+    """One line for what a disk or its owner refuses; None for an error that names no file, which is a bug of ours."""
+    if error.filename is None or error.strerror is None:
+        return None
+    return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}. Mend that, or name another path."
 
 
 def _unknown(program: str, name: str, choices: list[str]) -> int:

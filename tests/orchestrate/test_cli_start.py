@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from tests.support import testkit
 
 HEAVY = ["pydantic", "hydra", "omegaconf", "submitit", "msgspec", "yaml", "filelock", "pycurl", "orjson"]
 
@@ -70,3 +73,42 @@ def test_a_wrong_command_line_is_one_line_and_ends_with_2(arguments: list[str], 
     assert told in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert "sk-1" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["aggregate", "{here}/none.jsonl", "-o", "{here}/file/x/m.jsonl"], id="aggregate"),
+        pytest.param(
+            [
+                "init",
+                "{here}/file/x.yaml",
+                "--input",
+                "{here}/d.jsonl",
+                "--model",
+                "m",
+                "--model-url",
+                "http://127.0.0.1:9/v1",
+            ],
+            id="init",
+        ),
+    ],
+)
+def test_a_path_that_cannot_be_written_is_one_line_and_no_traceback(tmp_path: Path, arguments: list[str]) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "d.jsonl").write_text('{"question": "?", "expected_answer": "1"}\n')
+    command = [
+        sys.executable,
+        "-m",
+        "orchestrate.cli.main",
+        "eval",
+        *(part.replace("{here}", str(tmp_path)) for part in arguments),
+    ]
+
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path, env=testkit.environment()
+    )
+
+    assert done.returncode in {2, 3, 4, 5}
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
