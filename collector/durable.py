@@ -24,8 +24,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-#: Bytes moved per call when a range is copied; large enough that the call itself costs nothing.
-_COPY_CHUNK = 8 << 20
+#: Bytes gathered per call when a file is written in pieces; large enough that the call itself costs nothing.
+_BLOCK = 8 << 20
 #: Files of a staged directory from which on they are synced side by side, and how many at once.
 _MANY = 256
 _AT_ONCE = 16
@@ -83,7 +83,7 @@ def publish_lines(path: Path, lines: Iterable[bytes]) -> None:
         block = bytearray()
         for line in lines:
             block += line
-            if len(block) >= _COPY_CHUNK:
+            if len(block) >= _BLOCK:
                 file.write(bytes(block))
                 block.clear()
         file.write(bytes(block))
@@ -126,15 +126,6 @@ class StagedFile:
         """Add ``data`` at the end."""
         _write_all(self._descriptor, data)
         self.size_bytes += len(data)
-
-    def copy_range(self, source: int, offset: int, length: int) -> None:
-        """Add ``length`` bytes of the open descriptor ``source``; the kernel moves them where it can."""
-        left = length
-        while left:
-            moved = _copy_some(source, self._descriptor, offset, min(left, _COPY_CHUNK))
-            offset += moved
-            left -= moved
-        self.size_bytes += length
 
 
 @contextmanager
@@ -220,10 +211,6 @@ class AppendFile:
             return FileId.of(os.stat(self.path)) == self.file_id
         except OSError:
             return False
-
-    def read_from(self, offset: int) -> bytes:
-        """Every byte from ``offset`` to the end."""
-        return os.pread(self._descriptor, max(0, self.size() - offset), offset)
 
     def read_range(self, offset: int, length: int) -> bytes:
         """``length`` bytes from ``offset``, fewer when the file ends before."""
@@ -322,21 +309,6 @@ def _write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while written < len(data):
         written += os.write(descriptor, view[written:])
-
-
-def _copy_some(source: int, target: int, offset: int, length: int) -> int:
-    try:
-        moved = os.copy_file_range(source, target, length, offset_src=offset)
-    except OSError:
-        # Older kernels and some network file systems refuse the call (EXDEV, EINVAL, ENOSYS); reading is always right.
-        moved = 0
-    if moved:
-        return moved
-    chunk = os.pread(source, length, offset)
-    if not chunk:
-        raise OSError(5, f"the source ends at byte {offset}, before the range does")
-    _write_all(target, chunk)
-    return len(chunk)
 
 
 def _umask() -> int:

@@ -7,7 +7,6 @@ why (``reason``). A kind never implies a retry decision; ``terminal`` does.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import UnionType
@@ -20,8 +19,6 @@ BODY_LIMIT: Final = 2000
 
 #: Keys of a saved row that only its outcome sets; a dataset's keys of these names are not copied into saved rows.
 RESULT_KEYS: Final = frozenset({"response", "reward", "mask_sample", "failure_kind", "failure_reason", "execute_only"})
-
-_KIND_NAME: Final = re.compile(r"(?:[a-z][a-z0-9_]*:)?[a-z][a-z0-9_]*")
 
 
 class RolloutState(StrEnum):
@@ -224,11 +221,6 @@ def _utf8(text: str | None, limit: int) -> str | None:
     if text is None or (text.isascii() and len(text) <= limit):
         return text
     return text[:limit].encode("utf-8", "replace").decode()
-
-
-def is_kind_name(name: str) -> bool:
-    """Whether ``name`` is a kind or a ``<server>:<kind>`` by its alphabet; it need not be registered."""
-    return _KIND_NAME.fullmatch(name) is not None
 
 
 def is_reward(value: object) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
@@ -18,11 +17,6 @@ def slug(name: str) -> str:
     if parts and parts[0] in {".", "-"}:
         parts[0] = f"+{ord(parts[0]):02X}"
     return "".join(parts)
-
-
-def unslug(text: str) -> str:
-    """The name whose slug is ``text``."""
-    return re.sub(rb"\+([0-9A-F]{2})", lambda found: bytes([int(found[1], 16)]), text.encode()).decode()
 
 
 def name_problems(names: Iterable[str], *, prefix: str) -> list[str]:

@@ -171,8 +171,3 @@ class Document(_Model):
         except TypeError:
             # Integers beyond 64 bits, in the arguments of a call.
             return json.dumps(fields, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-
-
-def parse_document(data: bytes) -> Document:
-    """The document in ``data``. Raises ValueError for anything that is not ATIF v1.7."""
-    return Document.model_validate_json(data)

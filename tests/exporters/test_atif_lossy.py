@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporters.atif.bundle import PROFILES
-from exporters.atif.documents import parse_document
+from exporters.atif.documents import Document
 from exporters.atif.lossy import LossyProfile
 from exporters.atif.profile import Choice, Context, RowError, choose
 
@@ -35,7 +35,7 @@ def row(output: Any = None, *, given_input: Any = "1+2?", **more: Any) -> dict[s
 def convert(source: dict[str, Any]) -> dict[str, Any]:
     document = LossyProfile().convert(source, CONTEXT)
     # What is written can be read back under the same rules.
-    return parse_document(document.encode()).model_dump(mode="json", exclude_none=True)
+    return Document.model_validate_json(document.encode()).model_dump(mode="json", exclude_none=True)
 
 
 def test_a_plain_answer_is_a_question_and_an_agent_step() -> None:

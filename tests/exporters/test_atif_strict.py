@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from exporters.atif.bundle import PROFILES
-from exporters.atif.documents import parse_document
+from exporters.atif.documents import Document
 from exporters.atif.lossy import LossyProfile
 from exporters.atif.profile import Choice, Context, RowError, choose
 from exporters.atif.strict import StrictProfile
@@ -20,7 +20,7 @@ CONTEXT = Context(session_id="s", agent_name="x", agent_version="1.0.0", exporte
 
 def convert(row: dict[str, Any]) -> dict[str, Any]:
     data = StrictProfile().convert(row, CONTEXT).encode()
-    parse_document(data)
+    Document.model_validate_json(data)
     return orjson.loads(data)
 
 
