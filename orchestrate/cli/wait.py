@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks: few at first, since small runs end soon, and never so many questions that Slurm minds.
 _PAUSES_S: Final = (0.2, 0.3, 0.5, 0.8, 1.2, 2.0, 3.0, 5.0)
-#: Seconds without a live job after which nothing more is expected. A requeued job may be unlisted for a moment.
+#: Seconds without a live job or finisher after which nothing more is expected. A requeued job may be unlisted for a moment.
 _QUIET_S: Final = 4.0
 
 
@@ -46,7 +46,8 @@ def _until_over(run: RunDir, sleep: Callable[[float], None]) -> RunReport:
         line.show(found)
         if found.is_final and all(benchmark.merged for benchmark in found.benchmarks) and not found.has_live_jobs:
             break
-        quiet_since = None if found.has_live_jobs else quiet_since or time.monotonic()
+        is_quiet = not (found.has_live_jobs or found.has_live_finisher)
+        quiet_since = None if not is_quiet else quiet_since or time.monotonic()
         if quiet_since is not None and time.monotonic() - quiet_since > _QUIET_S:
             break
         sleep(next(pauses_s))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from orchestrate.cli import wait
+from orchestrate.rundir import RunDir
 from tests.orchestrate.project import Project
 
 pytestmark = pytest.mark.timeout(120)
@@ -75,3 +79,22 @@ def test_a_plan_of_a_newer_version_is_not_guessed(project: Project) -> None:
 
     assert done.returncode == 4
     assert "plan format 2 is not supported" in done.stderr
+
+
+def test_a_wait_lasts_as_long_as_a_finisher_is_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def seen(*, finisher: bool) -> SimpleNamespace:
+        is_over = {"is_final": not finisher, "has_live_jobs": False, "has_live_finisher": finisher}
+        return SimpleNamespace(benchmarks=[], scheduler_trouble=None, **is_over)
+
+    def report(_: RunDir) -> SimpleNamespace:
+        return next(remaining)
+
+    looks = [*[seen(finisher=True)] * 4, last := seen(finisher=False)]
+    remaining = iter(looks)
+    clock = itertools.count(100.0, 60.0)
+    monkeypatch.setattr("orchestrate.status.report", report)
+    monkeypatch.setattr("orchestrate.cli.wait.time.monotonic", lambda: next(clock))
+
+    found: object = wait._until_over(RunDir(tmp_path), lambda _: None)  # pyright: ignore[reportPrivateUsage] - what is waited for, without its table
+
+    assert found is last
