@@ -19,7 +19,6 @@ _SCRUBBED: Final = ("SLURM_", "SBATCH_", "SRUN_", "SQUEUE_", "SACCT_", "PMI_", "
 #: The one variable of that family that says which cluster is meant.
 _KEPT: Final = frozenset({"SLURM_CONF"})
 #: PREEMPTED counts: where the site requeues it is about to be pending, and where not squeue soon forgets it.
-#: PREEMPTED counts: where the site requeues it is about to be pending, and where not squeue soon forgets it.
 _LIVE: Final = frozenset(
     {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "STAGE_OUT", "SIGNALING", "RESIZING"}
     | {"REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT", "PREEMPTED"}
