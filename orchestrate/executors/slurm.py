@@ -10,7 +10,7 @@ from typing import Final
 from collector.errors import UnavailableError
 from orchestrate.config.compute import SlurmCompute
 from orchestrate.config.values import slurm_time, walltime_seconds
-from orchestrate.executors.base import Accepted, Answer, Executor, JobBatch, Unclear
+from orchestrate.executors.base import Accepted, Answer, Executor, JobBatch, Refused, Unclear
 from orchestrate.scheduler import Scheduler, SlurmScheduler, max_array_size
 from slurm_templates.render import FlagValue, JobScript, literal_path, render_job
 
@@ -68,6 +68,9 @@ class SlurmArrays(Executor):
             jobs = executor.submit_array(calls)
         except SbatchError as error:
             return Unclear(error.reason, may_arrive=error.may_arrive)
+        except OSError as error:
+            # run_sbatch makes its own an SbatchError: what fails here is the staging, and sbatch was not asked.
+            return Refused(f"its tasks cannot be written: {error.strerror}")
         return Accepted({index: job.job_id for index, job in zip(batch.indexes, jobs, strict=True)})
 
     def job_ids(self, batch: JobBatch, found: str) -> Mapping[int, str]:

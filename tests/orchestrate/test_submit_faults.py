@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,27 @@ def test_what_a_limit_refused_is_all_that_a_second_submit_submits(project: Proje
     assert again[0] == 0
     assert len(fake.jobs()) == 6
     assert len({name for _, name, _ in fake.jobs()}) == 6
+
+
+def test_tasks_that_cannot_be_written_are_told_and_written_by_the_next_submit(project: Project, fake: FakeSlurm) -> None:
+    project.benchmark("a", tasks=2)
+    fake.program("sbatch", "echo 'sbatch: error: no account' >&2; exit 1")
+    submit(project, fake)
+    fake.program("sbatch", f"{ACCEPT}\necho $id")
+    jobs = project.run_dir / "a" / "jobs"
+    shutil.rmtree(jobs)
+    jobs.write_text("a file where a folder should be")
+
+    code, said = submit(project, fake)
+    receipts = [json.loads(line)["event"] for line in (project.run_dir / "submissions.jsonl").read_text().splitlines()]
+    jobs.unlink()
+    again = submit(project, fake)
+
+    assert code == 5
+    assert "its tasks cannot be written: Not a directory" in said
+    assert receipts == ["prepared", "failed", "prepared", "failed"]
+    assert again[0] == 0, again[1]
+    assert len(fake.jobs()) == 1
 
 
 def test_an_answer_that_cannot_be_looked_up_is_settled_later(project: Project, fake: FakeSlurm) -> None:
