@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from collector import durable
 from collector.artifacts import RunArtifacts
@@ -71,9 +72,15 @@ async def collect(
         await session.end(stopped or "final")
         durable.publish(artifacts.coverage, coverage.encode())
     if dispatcher.breaker.verdict is not None:
-        where = settings.policy_base_url or ""
+        where = _shown(settings.policy_base_url or "")
         raise UnavailableError(dispatcher.breaker.verdict, dispatcher.breaker.cure, where)
     return CollectResult(coverage, stopped)
+
+
+def _shown(address: str) -> str:
+    """``address`` without a user, a password and a query: settings made in Python may skip their validation."""
+    parts = urlsplit(address)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
 def _silence() -> None:

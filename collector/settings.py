@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 from pydantic.config import JsonDict
 
 #: Field metadata: where or how fast, not what is measured.
@@ -57,6 +58,17 @@ def _named_plugin(value: Any) -> Any:
         return value
     name, _, function = value.partition(":")
     return {"type": name, "function": function} if name == "python" and function else {"type": value}
+
+
+def _without_secrets(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+    except ValueError:
+        # Its words may quote the address.
+        raise ValueError("is not an http or https URL") from None
+    if "@" in parts.netloc or parts.query:
+        raise ValueError("must not carry a user, a password or a query: give the key as policy_api_key or agent.api_key_env")
+    return value
 
 
 #: A plug-in and its settings; its name alone stands for its defaults, and ``python:module:function`` for that function.
@@ -116,7 +128,7 @@ class RunSettings(StrictModel):
     num_repeats_add_seed: bool = False
 
     policy_model_name: str | None = None
-    policy_base_url: str | None = Field(default=None, json_schema_extra=CONNECTION)
+    policy_base_url: Annotated[str, AfterValidator(_without_secrets)] | None = Field(default=None, json_schema_extra=CONNECTION)
     policy_api_key: SecretStr | None = Field(default=None, json_schema_extra=CONNECTION)
 
     agent: PlugIn = Field(default_factory=lambda: {"type": "openai_chat"}, description="`type` and its settings")

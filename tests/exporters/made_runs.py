@@ -33,11 +33,11 @@ def merged_run(
         "input_jsonl_fpath": "tasks.jsonl",
         "output_jsonl_fpath": "out.jsonl",
         "policy_model_name": "m",
-        "policy_base_url": f"https://user:{PROBE}@host/v1?key={PROBE}",
         "policy_api_key": PROBE,
         "responses_create_params": {"max_output_tokens": 512},
         "verifier": "exact_match",
         **changes,
     }
-    publish_config(made.merged, RunSettings.model_validate(values))
+    address = {"policy_base_url": f"https://user:{PROBE}@host/v1?key={PROBE}"}
+    publish_config(made.merged, RunSettings.model_validate(values).model_copy(update=address))
     return made.merged

@@ -141,6 +141,20 @@ def test_an_external_url_carries_no_secret(url: str) -> None:
     assert "services.m.url" in problem(data)
 
 
+@pytest.mark.parametrize(
+    "url", ["http://u:sekret1@h/v1", "http://sekret1@h/v1", "http://h/v1?key=sekret1", "http://sekret1@\u2100/"]
+)
+def test_a_model_url_with_a_secret_is_refused_without_it(url: str) -> None:
+    data = config()
+    del data["driver"]["policy_model"]
+    data["driver"]["benchmarks"]["math"]["run"]["policy_base_url"] = url
+
+    message = problem(data)
+
+    assert "driver.benchmarks.math.run.policy_base_url: " in message
+    assert "sekret1" not in message
+
+
 def test_an_env_value_needs_a_prefix_and_its_variable() -> None:
     data = config()
     data["services"]["m"]["env"] = {"A": "plain"}
