@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from collector import durable, jsonl
 from collector.artifacts import RunArtifacts
-from collector.errors import CorruptArtifactError, NotFoundError, RefusedError
+from collector.errors import CorruptArtifactError, NotFoundError, RefusedError, StorageError
 from collector.inventory import digest_of_lines
 from collector.manifest import ShardPlace, flatten
 from collector.prepare import new_manifest, write_new_shard
@@ -84,8 +84,24 @@ class RunDir:
 
 
 def create_run(plan: SubmitPlan, sources: Mapping[str, Source], settings: Mapping[str, RunSettings]) -> RunDir:
-    """Make the run directory of ``plan``, or find it made. Raises RefusedError when another experiment has the name."""
+    """Make the run directory of ``plan``, or find it made.
+
+    Raises RefusedError when another experiment has the name or the place may not be written, StorageError when it cannot be.
+    """
     run = RunDir(plan.config.job.output_path.absolute() / plan.name)
+    try:
+        return _create(run, plan, sources, settings)
+    except PermissionError as error:
+        what = f"the run cannot be created: {error.strerror}."
+        raise RefusedError(
+            what, "Choose another job.output_path, or ask for write access.", error.filename or run.root
+        ) from error
+    except OSError as error:
+        what = f"the run cannot be created: {error.strerror}."
+        raise StorageError(what, "Choose another job.output_path, or mend that.", run.root) from error
+
+
+def _create(run: RunDir, plan: SubmitPlan, sources: Mapping[str, Source], settings: Mapping[str, RunSettings]) -> RunDir:
     if (existing := _existing(run)) is not None:
         check_same_run(existing, plan, run)
         return run

@@ -7,16 +7,21 @@ reaches it, and hides every GPU from it.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from collector import durable
 from orchestrate.executors.tasks import stage_tasks  # first: it keeps submitit from configuring logging
 
 from submitit import LocalExecutor, LocalJob  # isort: skip
 from submitit.core.utils import DelayedSubmission  # isort: skip
+
+#: Seconds that the started processes of a batch have together to stop when another one could not be started.
+_STOP_S: Final = 15.0
 
 
 class DetachedLocalExecutor(LocalExecutor):
@@ -31,7 +36,12 @@ class DetachedLocalExecutor(LocalExecutor):
 
     def _internal_process_submissions(self, delayed_submissions: list[DelayedSubmission]) -> list[Any]:
         stage_tasks(self.folder, delayed_submissions, None, timeout_min=0)
-        self.processes = [self._start(position) for position in range(len(delayed_submissions))]
+        try:
+            for position in range(len(delayed_submissions)):
+                self.processes.append(self._start(position))
+        except BaseException:
+            self._end_started()
+            raise
         return [LocalJob(folder=self.folder, job_id=str(process.pid), process=process) for process in self.processes]
 
     def _start(self, position: int) -> subprocess.Popen[bytes]:
@@ -48,6 +58,20 @@ class DetachedLocalExecutor(LocalExecutor):
             )
         finally:
             os.close(output)
+
+    def _end_started(self) -> None:
+        """A batch that is not accepted has no jobs: end those of its processes that run, with all that they started."""
+        # SIGTERM first: a process that has begun its work stops its services, which are in groups of their own.
+        for process in self.processes:
+            os.killpg(process.pid, signal.SIGTERM)
+        deadline = time.monotonic() + _STOP_S
+        for process in self.processes:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        self.processes.clear()
 
 
 def _environment() -> dict[str, str]:

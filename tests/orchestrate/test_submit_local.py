@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from collector.lock import ShardLock
+from orchestrate.executors.submitit_local import DetachedLocalExecutor
 from tests.orchestrate.project import Project, tree
 from tests.support.processes import heed_interrupts, wait_for
 
@@ -129,6 +130,42 @@ def test_what_cannot_work_is_told_before_anything_is_created(
     assert told in said
     assert len(said.splitlines()) == 1
     assert not project.runs.exists()
+
+
+@pytest.mark.parametrize("below", ["x", "x" * 300], ids=["below-a-file", "too-long"])
+def test_an_output_path_that_cannot_be_made_is_one_line(project: Project, below: str) -> None:
+    project.benchmark("math", tasks=2)
+    place = project.root / ("submit.yaml" if below == "x" else "new") / below
+    project.config["job"]["output_path"] = str(place)
+    project.write()
+    before = tree(project.root)
+
+    said = project.submit(code=5)
+
+    assert "the run cannot be created" in said
+    assert str(place) in said
+    assert len(said.splitlines()) == 1
+    if below == "x":
+        assert tree(project.root) == before
+
+
+def test_a_batch_whose_last_process_cannot_be_started_leaves_none_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(_: DetachedLocalExecutor, position: int) -> subprocess.Popen[bytes]:
+        if position == 2:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        started.append(subprocess.Popen(["sleep", "60"], start_new_session=True))
+        return started[-1]
+
+    monkeypatch.setattr(DetachedLocalExecutor, "_start", start)
+
+    with pytest.raises(BlockingIOError):
+        DetachedLocalExecutor(tmp_path / "jobs" / "t", logs=tmp_path).submit_array([int, int, int])
+
+    assert [process.returncode for process in started] == [-signal.SIGTERM, -signal.SIGTERM]
 
 
 def test_more_shards_than_rollouts_are_refused(project: Project) -> None:
