@@ -39,7 +39,7 @@ class DetachedLocalExecutor(LocalExecutor):
         try:
             for position in range(len(delayed_submissions)):
                 self.processes.append(self._start(position))
-        except BaseException:
+        except OSError:
             self._end_started()
             raise
         return [LocalJob(folder=self.folder, job_id=str(process.pid), process=process) for process in self.processes]
