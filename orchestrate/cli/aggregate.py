@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from orchestrate.cli.parser import CommandParser
 
 if TYPE_CHECKING:
-    from collector.coverage import Coverage
     from collector.settings import RetrySettings
     from merge.command import MergeReport
     from merge.generation import Reporting
@@ -165,9 +164,9 @@ def tell(report: MergeReport, *, as_json: bool) -> int:
 
 
 def _lines(report: MergeReport, coverage: dict[str, Any], merged: Any) -> list[str]:
-    from orchestrate.cli.tables import kinds_of, states_of
+    from orchestrate.cli.tables import kinds_of, score_of, states_of
 
-    lines = [f"score     {score_text(report.coverage, is_expected_known=report.is_expected_known)}"]
+    lines = [f"score     {score_of(report.coverage, is_expected_known=report.is_expected_known)}"]
     counted = coverage.get("counted_as_zero")
     if counted:
         total = counted["measured"] + counted["failures_counted_as_zero"] + counted["imputed"]
@@ -185,14 +184,3 @@ def _lines(report: MergeReport, coverage: dict[str, Any], merged: Any) -> list[s
     if report.coverage.partial:
         lines.append("PARTIAL   shards or unfinished rollouts are not in it")
     return [*lines, *(f"  {path}" for path in (merged.rollouts, merged.coverage, merged.aggregate) if path.exists())]
-
-
-def score_text(coverage: Coverage, *, is_expected_known: bool = True) -> str:
-    """The mean with the rollouts it rests on and, for rewards in [0, 1], what it would be with all others 0, and 1."""
-    expected = coverage.expected if is_expected_known else "?"
-    base = f"({coverage.measured}/{expected})"
-    if coverage.mean is None:
-        return f"no score {base}"
-    if coverage.bounds is None or not is_expected_known or coverage.measured == coverage.expected:
-        return f"{coverage.mean:.4g} {base}"
-    return f"{coverage.mean:.4g} {base}, in [{coverage.bounds[0]:.4g}, {coverage.bounds[1]:.4g}] whatever the others would be"

@@ -90,9 +90,6 @@ def _details(benchmark: BenchmarkReport, *, each_shard: bool, with_ages: bool) -
 def _warnings(coverage: Coverage) -> list[str]:
     """What a reader of the score should know besides the states."""
     lines: list[str] = []
-    if coverage.bounds is not None and coverage.measured < coverage.expected:
-        low, high = coverage.bounds
-        lines.append(f"the mean over all rollouts lies between {low:.4g} and {high:.4g}")
     if coverage.exhausted_by_interruption:
         lines.append(f"{coverage.exhausted_by_interruption} ran out of attempts by interruptions alone")
     if coverage.suspects:

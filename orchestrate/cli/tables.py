@@ -7,12 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from collector.coverage import Coverage
 
 
-def score_of(coverage: Coverage | None) -> str:
-    """``0.889 (90/100)``: mean reward and the rollouts it rests on; ``no score`` when nothing was measured."""
+def score_of(coverage: Coverage | None, *, is_expected_known: bool = True) -> str:
+    """``0.8889 (90/100, bounds 0.8 to 0.9)``: mean reward and the rollouts it rests on; ``no score`` when nothing was measured.
+
+    The bounds, for rewards in [0, 1] only, are what the mean would be if every other rollout had got 0, and 1.
+    """
     if coverage is None:
         return "unreadable"
-    base = f"({coverage.measured}/{coverage.expected})"
-    return f"no score {base}" if coverage.mean is None else f"{coverage.mean:.4g} {base}"
+    base = f"{coverage.measured}/{coverage.expected if is_expected_known else '?'}"
+    if coverage.mean is None:
+        return f"no score ({base})"
+    if coverage.bounds is None or not is_expected_known or coverage.measured == coverage.expected:
+        return f"{coverage.mean:.4g} ({base})"
+    low, high = coverage.bounds
+    return f"{coverage.mean:.4g} ({base}, bounds {low:.4g} to {high:.4g})"
 
 
 def kinds_of(failures: Mapping[str, int]) -> str:

@@ -82,7 +82,7 @@ def test_e3_a_missing_shard_is_refused_or_labelled(tmp_path: Path, capsys: pytes
 
     printed = capsys.readouterr()
     assert allowed == 6
-    assert "1 (14/16), in [0.875, 1]" in printed.out
+    assert "1 (14/16, bounds 0.875 to 1)" in printed.out
     assert "PARTIAL" in printed.out
     assert not (tmp_path / "out.jsonl").exists()
     assert (tmp_path / "out.partial.jsonl").exists()
@@ -127,7 +127,7 @@ def test_e6_failures_show_in_coverage_and_count_as_zero_only_on_request(
     counted = aggregate(made.directory, "+count_failure_classes_as_zero=[x]", name="counted.jsonl")
 
     assert (code, counted) == (6, 6)
-    assert "score     0.8889 (90/100), in [0.8, 0.9]" in printed
+    assert "score     0.8889 (90/100, bounds 0.8 to 0.9)" in printed
     assert "with 0s   0.8 (100/100): 90 measured, 10 failures counted as 0, 0 missing imputed as 0" in capsys.readouterr().out
     assert entry_of(tmp_path)["agent_metrics"]["mean/reward"] == 80 / 90
     assert entry_of(tmp_path, "counted")["agent_metrics"]["mean/reward"] == 0.8
@@ -225,7 +225,7 @@ def test_g4_one_task_of_each_fate_has_one_state_under_one_name_everywhere(
         {k: v for k, v in states.items() if v < 9},
         {"never_dispatched": 9},
     ]
-    assert "0.5 (2/18), in [0.05556, 0.9444]" in printed
+    assert "0.5 (2/18, bounds 0.05556 to 0.9444)" in printed
 
 
 def test_e1_every_other_run_beside_the_target_is_byte_for_byte_what_it_was(tmp_path: Path, made_other: Plan) -> None:

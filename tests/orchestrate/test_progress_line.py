@@ -6,6 +6,9 @@ import io
 
 import pytest
 
+from collector.coverage import Coverage
+from collector.outcomes import RolloutState
+from orchestrate.cli.tables import score_of
 from orchestrate.progress import LineProgress, Tally, in_words
 
 
@@ -30,6 +33,28 @@ from orchestrate.progress import LineProgress, Tally, in_words
 )
 def test_a_mean_is_shown_with_its_coverage_and_failures_with_their_kinds(tally: Tally, text: str) -> None:
     assert str(tally) == text
+
+
+@pytest.mark.parametrize(
+    ("measured", "rewards", "is_expected_known", "text"),
+    [
+        pytest.param(90, (80.0, 0.0, 1.0), True, "0.8889 (90/100, bounds 0.8 to 0.9)", id="incomplete"),
+        pytest.param(100, (80.0, 0.0, 1.0), True, "0.8 (100/100)", id="complete"),
+        pytest.param(90, (180.0, 0.0, 10.0), True, "2 (90/100)", id="rewards-beyond-1"),
+        pytest.param(90, (80.0, 0.0, 1.0), False, "0.8889 (90/?)", id="expected-unknown"),
+        pytest.param(0, (None, None, None), True, "no score (0/100)", id="nothing-measured"),
+    ],
+)
+def test_a_score_has_bounds_while_rollouts_are_missing_and_rewards_lie_in_0_to_1(
+    measured: int, rewards: tuple[float | None, float | None, float | None], is_expected_known: bool, text: str
+) -> None:
+    total, low, high = rewards
+    states = {RolloutState.MEASURED: measured, RolloutState.FAILED: 100 - measured}
+    coverage = Coverage(
+        benchmark="b", run_id="r", expected=100, states=states, reward_sum=total, reward_min=low, reward_max=high
+    )
+
+    assert score_of(coverage, is_expected_known=is_expected_known) == text
 
 
 @pytest.mark.parametrize(("seconds", "words"), [(0.2, "1 s"), (59, "59 s"), (600, "10 min"), (12_000, "3 h 20 min")])

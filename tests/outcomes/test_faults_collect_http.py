@@ -129,7 +129,7 @@ def test_c8_one_broken_task_of_each_sort_ends_nothing_but_itself(bench: Bench, m
     assert sorted(row["n"] for row in bench.rows()) == [0, 1, 2, 4, 6, 8]
     judged = next(row for row in bench.failures() if row["n"] == 5)
     assert (judged["response"]["object"], "reward" in judged) == ("response", False)
-    assert "1 (6/10)" in done.stdout
+    assert "1 (6/10, bounds 0.6 to 1)" in done.stdout
 
 
 @pytest.mark.parametrize("judge", ["down", "bug"])
