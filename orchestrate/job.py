@@ -270,13 +270,16 @@ class ShardJob:
 
     def _finish(self) -> None:
         """Merge, measure and export when this was the benchmark's last shard. GPUs are idle by now: services are down."""
-        from orchestrate.tail import check_exports, finish, lines_of  # noqa: PLC0415 - once, at the end
+        from merge.tail import MergeState  # noqa: PLC0415 - once, at the end
+        from orchestrate.tail import check_exports, finish, lines_of  # noqa: PLC0415 - as above
 
         # Shards may have been added while this one was collected.
         benchmark = read_plan(self.run_dir).benchmark(self.benchmark.name)
         result = finish(self.run_dir, benchmark, self._settings())
         for line in lines_of(result, self.run_dir, benchmark):
             self._say(line)
+        if result.state is MergeState.WAITING:
+            self._publish_what_is_there()
         check_exports(result, self.where)
 
     def _say(self, text: str) -> None:

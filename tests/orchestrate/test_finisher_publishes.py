@@ -99,3 +99,19 @@ def test_a_partial_projection_becomes_whole_when_the_shards_do(tmp_path: Path) -
 
     assert "partial" not in json.loads(receipt.read_text())
     assert len((project.run_dir / "a" / "rollouts.jsonl").read_text().splitlines()) == 4
+
+
+@pytest.mark.timeout(120)
+def test_the_last_process_publishes_what_there_is_when_its_own_shard_is_whole(tmp_path: Path) -> None:
+    project = Project(tmp_path / "user", {"type": "local", "max_concurrent": 1})
+    works = project.config["services"]["policy"]["command"]
+    fails_first = f'mkdir {tmp_path}/once 2>/dev/null && exit 1; exec "$@"'
+    project.config["services"]["policy"]["command"] = ["bash", "-c", fails_first, "-", *works]
+    project.benchmark("a", tasks=4, shards=2)
+
+    project.submit()
+
+    receipt = project.run_dir / "a" / "rollouts_merge.json"
+    wait_for(receipt.exists, 60)
+    assert json.loads(receipt.read_text())["partial"] is True
+    assert json.loads((project.run_dir / "a" / "rollouts_coverage.json").read_text())["states"]["never_dispatched"] == 2
