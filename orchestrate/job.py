@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Coroutine, Mapping
@@ -29,7 +28,7 @@ from orchestrate.config.values import resolve_env, walltime_seconds
 from orchestrate.job_context import JobContext, enter_directory, job_is_over, unless_stopped
 from orchestrate.outcome import check_experiment, check_outcome
 from orchestrate.plan import BenchmarkPlan, SubmitPlan
-from orchestrate.requeue import read_job_runs, why_not_again
+from orchestrate.requeue import read_job_runs, requeue_job, why_not_again
 from orchestrate.rundir import RunDir, read_plan
 from orchestrate.scheduler import SlurmScheduler
 from orchestrate.services import ServiceGroup, group_of
@@ -84,7 +83,7 @@ class ShardJob:
                 coverage = await self._fill()
                 self._say(f"{coverage.completed} of {coverage.expected} rollouts completed")
                 if not coverage.is_final:
-                    raise self._unfinished(coverage)
+                    raise await self._unfinished(coverage)
             except GymEvalError:
                 self._publish_what_is_there()
                 raise
@@ -250,7 +249,7 @@ class ShardJob:
         requeue: Requeue = self.plan.config.driver.benchmarks[self.benchmark.name].requeue
         return why_not_again(requeue, read_job_runs(self.artifacts.journal), self.context.job_id, restarts)
 
-    def _unfinished(self, coverage: Coverage) -> IncompleteError:
+    async def _unfinished(self, coverage: Coverage) -> IncompleteError:
         stop = self._stop
         left = f"{coverage.unfinished} of {coverage.expected} rollouts are unfinished"
         if stop.reason is not StopReason.TIME_LIMIT or not self.context.on_slurm:
@@ -263,9 +262,8 @@ class ShardJob:
             )
         self._say(f"{left}; the time is over, going back to the queue (requeue {self.context.restarts + 1})")
         # Slurm ends this process when it requeues the job; nothing of ours runs any more by then.
-        done = subprocess.run(["scontrol", "requeue", self.context.job_id], timeout=60, check=False)
-        if done.returncode:
-            return IncompleteError(f"{left}, and Slurm refused the requeue.", "Run the submit command again.", self.where)
+        if not await asyncio.to_thread(requeue_job, self.context.job_id):
+            return IncompleteError(f"{left}, and Slurm did not requeue the job.", "Run the submit command again.", self.where)
         return IncompleteError(f"{left}.", "The job was requeued.", self.where)
 
     def _finish(self) -> None:

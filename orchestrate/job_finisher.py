@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from orchestrate.job_context import JobContext, enter_directory
 from orchestrate.outcome import check_outcome
 from orchestrate.plan import BenchmarkPlan, SubmitPlan
 from orchestrate.processes import ProcessTable, local_job_id
+from orchestrate.requeue import requeue_job
 from orchestrate.rundir import RunDir, read_plan
 from orchestrate.scheduler import Scheduler, SlurmScheduler
 from orchestrate.submissions import latest_finisher, live_jobs, read_submissions
@@ -93,9 +93,11 @@ class Finisher:
 
     def _give_up(self) -> None:
         """The time is over before the jobs are: go back to the queue; end when told to."""
+        fix = ""
         if self._is_time_over and self.context.on_slurm:
-            subprocess.run(["scontrol", "requeue", self.context.job_id], timeout=60, check=False)
-        raise IncompleteError("was told to stop before the benchmark's jobs had ended.", where=self.benchmark.name)
+            is_requeued = requeue_job(self.context.job_id)
+            fix = "The finisher was requeued." if is_requeued else "Slurm did not requeue it: run the submit command again."
+        raise IncompleteError("was told to stop before the benchmark's jobs had ended.", fix, self.benchmark.name)
 
     def _say(self, text: str) -> None:
         sys.stdout.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {self.benchmark.name} finisher: {text}\n")

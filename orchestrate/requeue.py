@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from collector import events
 from collector.events import Failed, OmittedEvent, SessionStarted, Success
 from collector.inventory import line_blocks
 from orchestrate.config.submit import Requeue
 from orchestrate.config.values import duration_seconds, in_words
+from orchestrate.scheduler import scrubbed_environment
+
+#: Seconds that Slurm has to take a job back; less than a job keeps of its time for going back.
+_REQUEUE_TIMEOUT_S: Final = 15.0
 
 
 @dataclass(slots=True)
@@ -67,3 +73,13 @@ def why_not_again(requeue: Requeue, runs: Sequence[JobRun], job_id: str, restart
             limit = in_words(duration_seconds(requeue.max_walltime))
             return f"{in_words(round(spent))} were spent on it in {restarts + 1} runs; max_walltime is {limit}"
     return None
+
+
+def requeue_job(job_id: str) -> bool:
+    """Send the job back to the queue. False when Slurm refused, gave no answer in time, or is not there."""
+    command = ["scontrol", "requeue", job_id]
+    try:
+        done = subprocess.run(command, timeout=_REQUEUE_TIMEOUT_S, env=scrubbed_environment(), check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0

@@ -9,9 +9,11 @@ import pytest
 
 from collector import events
 from collector.errors import ConfigError
+from orchestrate import requeue
 from orchestrate.config.submit import Requeue
 from orchestrate.config.values import duration_seconds
 from orchestrate.requeue import JobRun, read_job_runs, why_not_again
+from tests.orchestrate.fake_slurm import FakeSlurm
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -102,3 +104,27 @@ def test_a_misspelt_bound_is_refused_with_the_right_name(tmp_path: Path) -> None
     }
     with pytest.raises(ConfigError, match=r"driver\.benchmarks\.a\.requeue\.max_requeue: unknown key\. .*max_requeues"):
         load_config(data, where=tmp_path, environ={})
+
+
+@pytest.mark.parametrize(
+    ("scontrol", "is_requeued"),
+    [
+        pytest.param('test -z "$SBATCH_PARTITION"', True, id="taken-back"),
+        pytest.param("exit 1", False, id="refused"),
+        pytest.param("exec sleep 30", False, id="no-answer"),
+        pytest.param(None, False, id="not-installed"),
+    ],
+)
+def test_a_requeue_that_did_not_happen_is_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scontrol: str | None, is_requeued: bool
+) -> None:
+    fake = FakeSlurm(tmp_path / "bin")
+    monkeypatch.setattr(requeue, "_REQUEUE_TIMEOUT_S", 1.0)
+    monkeypatch.setenv("SBATCH_PARTITION", "other")
+    if scontrol is None:
+        monkeypatch.setenv("PATH", str(tmp_path))
+    else:
+        fake.program("scontrol", scontrol)
+        monkeypatch.setenv("PATH", fake.env["PATH"])
+
+    assert requeue.requeue_job("7_0") is is_requeued
