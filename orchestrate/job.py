@@ -84,11 +84,16 @@ class ShardJob:
                 self._say(f"{coverage.completed} of {coverage.expected} rollouts completed")
                 if not coverage.is_final:
                     raise await self._unfinished(coverage)
-            except GymEvalError:
-                self._publish_what_is_there()
+            except LockHeldError:
+                # The shard is somebody else's, and so is what becomes of it.
                 raise
-        self._finish()
-        check_outcome(coverage, self.where)
+            except GymEvalError:
+                try:
+                    self._publish_what_is_there()
+                except GymEvalError as error:
+                    self._say(f"what there is was not published: {error}")
+                raise
+        self._finish(coverage)
 
     def _publish_what_is_there(self) -> None:
         """On one machine nothing follows the jobs of a benchmark; the last of them publishes what there is."""
@@ -217,6 +222,11 @@ class ShardJob:
         watch = asyncio.create_task(services.watch())
         await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
         died = watch.exception() if watch.done() and not watch.cancelled() else None
+        if died is not None and not isinstance(died, ServiceError):
+            # A defect of the watch says nothing about the services; what is recorded stays recorded.
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            raise died
         if died is not None:
             stop.ask(StopReason.SERVICE_DIED, at_once=True)
         try:
@@ -227,7 +237,8 @@ class ShardJob:
             raise error from died
         finally:
             watch.cancel()
-        if isinstance(died, ServiceError):
+        # The last outcome may be recorded while the service that gave it ends.
+        if died is not None and not self._coverage(settings).is_final:
             raise died
 
     def _settings(
@@ -266,7 +277,7 @@ class ShardJob:
             return IncompleteError(f"{left}, and Slurm did not requeue the job.", "Run the submit command again.", self.where)
         return IncompleteError(f"{left}.", "The job was requeued.", self.where)
 
-    def _finish(self) -> None:
+    def _finish(self, coverage: Coverage) -> None:
         """Merge, measure and export when this was the benchmark's last shard. GPUs are idle by now: services are down."""
         from merge.tail import MergeState  # noqa: PLC0415 - once, at the end
         from orchestrate.tail import check_exports, finish, lines_of  # noqa: PLC0415 - as above
@@ -278,6 +289,8 @@ class ShardJob:
             self._say(line)
         if result.state is MergeState.WAITING:
             self._publish_what_is_there()
+        # The evaluation's own outcome is told rather than that of its exports, which the log tells too.
+        check_outcome(coverage, self.where)
         check_exports(result, self.where)
 
     def _say(self, text: str) -> None:

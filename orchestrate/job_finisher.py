@@ -84,8 +84,9 @@ class Finisher:
         result = finish_partly(self.run_dir, benchmark, settings)
         for line in lines_of(result, self.run_dir, benchmark):
             self._say(line)
-        check_exports(result, self.benchmark.name)
+        # The evaluation's own outcome is told rather than that of its exports, which the log tells too.
         check_outcome(result.coverage, self.benchmark.name)
+        check_exports(result, self.benchmark.name)
 
     def _on_signal(self, number: int, _frame: object) -> None:
         self._is_time_over = number == signal.SIGUSR2

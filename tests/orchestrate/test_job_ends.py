@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.orchestrate.project import Project
+from collector import collect
+from collector.errors import ServiceError
+from collector.lock import ShardLock
+from collector.stop import StopReason, StopRequest
+from orchestrate.job import ShardJob
+from orchestrate.rundir import RunDir
+from orchestrate.services import Endpoint, ServiceGroup
+from tests.orchestrate.project import Project, tree
+from tests.support import testkit
 from tests.support.processes import wait_for
 
 pytestmark = pytest.mark.timeout(120)
@@ -46,3 +56,88 @@ def test_a_signal_that_comes_while_the_services_stop_is_heeded(project: Project)
     wait_for(lambda: job_states(project) == {"GONE"}, 60)
     assert "unfinished (terminated)" in project.logs()
     assert "(restart" not in project.logs()
+
+
+def test_what_cannot_be_published_does_not_hide_why_the_job_failed(project: Project) -> None:
+    block = f"for run in {project.runs}/*/math; do mkdir $run/rollouts.jsonl; done; exit 3"
+    project.config["services"]["policy"]["command"] = ["bash", "-c", block]
+    project.benchmark("math", tasks=2)
+
+    project.submit()
+
+    wait_for(lambda: job_states(project) == {"GONE"}, 60)
+    assert "what there is was not published" in project.logs()
+    assert "gym eval: service policy: ended with exit code 3" in project.logs()
+
+
+def test_a_job_whose_shard_somebody_else_holds_touches_nothing(project: Project) -> None:
+    project.benchmark("math", tasks=2)
+    project.config["services"]["policy"]["command"] = ["false"]
+    project.submit()
+    wait_for((project.run_dir / "math" / "rollouts_merge.json").exists, 60)
+    wait_for(lambda: job_states(project) == {"GONE"}, 60)
+
+    with ShardLock(project.run_dir / "math" / "shards" / "0-of-1" / "rollouts.jsonl.lock"):
+        before = tree(project.run_dir)
+        done = python(project, f"from orchestrate.job import run_shard; run_shard({str(project.run_dir)!r}, 'math', '0')")
+        assert tree(project.run_dir) == before
+
+    assert done.returncode == 4, done.stderr
+
+
+def test_the_outcome_is_told_rather_than_that_of_an_export(project: Project) -> None:
+    project.benchmark("math", tasks=2, marks="[[mode: 400]]")
+    blocked = project.root / "blocked"
+    blocked.write_text("a file where a folder should be")
+    project.config["export"] = {"atif": {"agent_version": "1.0.0", "output_dirpath": str(blocked / "atif")}}
+
+    project.submit()
+    wait_for(lambda: job_states(project) == {"GONE"}, 60)
+    run = "from orchestrate.job_finisher import Finisher; from orchestrate.processes import ProcessTable"
+    start = f"Finisher(RunDir(Path({str(project.run_dir)!r})), 'math', 't', scheduler=ProcessTable()).run()"
+    done = python(project, f"from pathlib import Path; from orchestrate.rundir import RunDir; {run}; {start}")
+
+    assert "gym eval: math shard 0 of 1: nothing was measured" in project.logs()
+    assert "NothingMeasuredError" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("is_final", "end", "told"),
+    [
+        pytest.param(True, ServiceError("ended"), None, id="a-final-shard-wins"),
+        pytest.param(False, ServiceError("ended"), ServiceError, id="unfinished"),
+        pytest.param(True, RuntimeError("a defect"), RuntimeError, id="no-service-died"),
+    ],
+)
+def test_a_service_that_ends_with_the_last_outcome_is_no_failure(
+    project: Project, monkeypatch: pytest.MonkeyPatch, is_final: bool, end: Exception, told: type[Exception] | None
+) -> None:
+    if not is_final:
+        project.config["services"]["policy"]["command"] = ["false"]
+    project.benchmark("math", tasks=2)
+    project.submit()
+    wait_for(lambda: job_states(project) == {"GONE"}, 60)
+    testkit.install()
+    asked: list[StopRequest] = []
+
+    async def collected(*_: object, stop: StopRequest, **__: object) -> None:
+        asked.append(stop)
+        await stop.asked()
+
+    class Services(ServiceGroup):
+        async def watch(self) -> None:
+            await asyncio.sleep(0.05)
+            raise end
+
+    async def work() -> None:
+        job = ShardJob(RunDir(project.run_dir), "math", 0)
+        policy: dict[str, Any] = {"policy": (Endpoint("http://127.0.0.1:1/v1", "test-model"), 1.0)}
+        await job._collect(Services({}, policy), ShardLock(job.artifacts.lock), job._stop)  # pyright: ignore[reportPrivateUsage]
+
+    monkeypatch.setattr(collect, "collect", collected)
+    if told is None:
+        asyncio.run(work())
+    else:
+        with pytest.raises(told):
+            asyncio.run(work())
+    assert asked[0].reason == (StopReason.SERVICE_DIED if isinstance(end, ServiceError) else None)
