@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from collector.collect import _shown  # pyright: ignore[reportPrivateUsage] - what an error shows
 from collector.errors import ConfigError, DatasetError, RequestError
 from collector.outcome_api import run_outcomes
 from tests.collector.shards import asked, settings_for
@@ -118,3 +119,8 @@ def test_at_most_so_many_requests_are_in_flight(tmp_path: Path) -> None:
         stats = server.stats()
 
     assert (stats["max_in_flight"], stats["total"], [saved["n"] for saved in found]) == (3, 12, list(range(12)))
+
+
+@pytest.mark.parametrize("address", ["http://u:sekret1@h:9/v1", "http://h:9/v1?key=sekret1", "http://h:9/v1"])
+def test_an_address_in_an_error_carries_no_secret(address: str) -> None:
+    assert _shown(address) == "http://h:9/v1"
