@@ -30,6 +30,7 @@ def wait(run: RunDir, *, as_json: bool, sleep: Callable[[float], None] = time.sl
         print(found.model_dump_json(indent=2))
     else:
         print(final_text(found))
+        _print_reasons(run, found)
     _check(found)
     _check_exports(run)
     return 0
@@ -103,6 +104,20 @@ def final_text(found: RunReport) -> str:
         files = [merged.rollouts, merged.coverage, merged.aggregate]
         lines += [f"{benchmark.name}:", *(f"  {path}" for path in files if path.exists()), *_destinations(merged)]
     return "\n".join(lines)
+
+
+def _print_reasons(run: RunDir, found: RunReport) -> None:
+    """What the jobs of incomplete benchmarks said last, and where all of it is."""
+    from orchestrate.last_words import last_words
+    from orchestrate.rundir import read_plan
+
+    plan = read_plan(run)
+    incomplete = [b.name for b in found.benchmarks if b.coverage is None or not b.coverage.complete]
+    for name in incomplete:
+        for words in last_words(run.logs(plan.benchmark(name))):
+            print(f"{name}: {words}", file=sys.stderr)
+    if incomplete:
+        print(f"All that the jobs wrote: gym eval logs {found.name}", file=sys.stderr)
 
 
 def _destinations(merged: RunArtifacts) -> list[str]:
