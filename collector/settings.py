@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    SecretStr,
+    Tag,
+    model_validator,
+)
 from pydantic.config import JsonDict
 
 #: Field metadata: where or how fast, not what is measured.
@@ -82,6 +92,14 @@ class PromptConfig(StrictModel):
     system: str | None = None
 
 
+def _kind_of_prompt(value: Any) -> str:
+    return "template" if isinstance(value, dict | PromptConfig) else "file"
+
+
+#: A template, or the path of a YAML file that holds one. Told apart by its form, so that an error is about that form alone.
+Prompt = Annotated[Annotated[PromptConfig, Tag("template")] | Annotated[Path, Tag("file")], Discriminator(_kind_of_prompt)]
+
+
 class Timeouts(StrictModel):
     """Every wait has an end. Nothing here can be null: null would mean for ever."""
 
@@ -121,7 +139,7 @@ class RunSettings(StrictModel):
 
     input_jsonl_fpath: Path
     output_jsonl_fpath: Path = Field(json_schema_extra=REPORTING)
-    prompt_config: PromptConfig | Path | None = None
+    prompt_config: Prompt | None = None
     responses_create_params: dict[str, Any] = Field(default_factory=dict, description="merged over each row's, one level")
     limit: Count | None = None
     num_repeats: Count = 1

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from collector.registry import unknown_name_hint
@@ -82,12 +82,18 @@ def _plain(annotation: Any) -> Any:
     return annotation
 
 
-def _models_of_union(annotation: Any) -> dict[str, type[BaseModel]]:
-    """The members of a union that a ``type`` field tells apart, by that tag."""
+def _models_of_union(annotation: Any) -> dict[str, Any]:
+    """The members of a union that a ``type`` field or their form tells apart, by that tag."""
     if get_origin(annotation) not in {Union, UnionType}:
         return {}
-    models = [member for member in get_args(annotation) if isinstance(member, type) and issubclass(member, BaseModel)]
-    return {tag: member for member in models for tag in _tags(member)}
+    members = get_args(annotation)
+    models = [member for member in members if isinstance(member, type) and issubclass(member, BaseModel)]
+    by_form = {mark.tag: _plain(member) for member in members for mark in _marks(member) if isinstance(mark, Tag)}
+    return {tag: member for member in models for tag in _tags(member)} | by_form
+
+
+def _marks(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
 
 
 def _tags(model: type[BaseModel]) -> tuple[str, ...]:

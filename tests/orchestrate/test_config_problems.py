@@ -9,6 +9,7 @@ import pytest
 
 from collector.errors import ConfigError
 from orchestrate.config.load import Loaded, load_config
+from tests.orchestrate.project import Project
 
 WHERE = Path("submit.yaml")
 
@@ -208,3 +209,13 @@ def test_an_export_of_one_benchmark_overrides_the_jobs() -> None:
     data["driver"]["benchmarks"]["math"]["export"] = {"atif": {"b": 3}, "wandb": None}
 
     assert load(data).config.exports_of("math") == {"atif": {"a": 1, "b": 3}}
+
+
+def test_a_misspelt_key_of_a_prompt_is_named_with_the_right_one(tmp_path: Path) -> None:
+    project = Project(tmp_path, {"type": "local"})
+    project.benchmark("math", prompt_config={"usr": "{question}"})
+
+    said = project.submit(code=2)
+
+    assert "driver.benchmarks.math.run.prompt_config.usr: unknown key. Did you mean 'user'?" in said
+    assert "lax-or-strict" not in said
