@@ -10,6 +10,7 @@ import os
 import secrets
 import socket
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,8 @@ from tests.support.processes import SEARCH_PATH, free_ports, kill_marked, missin
 T = TypeVar("T")
 COMMANDS = ["slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "munged", "setpriv"]
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
+#: Seconds after which a requeued job may start: more than the one second that credentials are told apart by.
+_CREDENTIAL_S = 2.0
 
 
 def missing_requirements(*, accounting: bool = False) -> list[str]:
@@ -203,6 +206,8 @@ class SlurmCluster:
     def start_now(self, job_id: str) -> None:
         """Let a requeued job start at once; Slurm holds it back for two minutes otherwise."""
         self.wait_for(lambda: self.state(job_id) == "PENDING")
+        # A node refuses a job's new credential ("revoked") when it bears the second in which the old one was revoked.
+        time.sleep(_CREDENTIAL_S)
         self.run("scontrol", "update", f"jobid={job_id}", "starttime=now")
 
     # Inside
