@@ -1,15 +1,21 @@
-"""The ATIF v1.7 document as frozen models. Unknown keys and coerced types are refused, and so is what the format excludes."""
+"""The ATIF document as frozen models: v1.7, and v1.8, which adds sound to the parts of a message.
+
+Unknown keys and coerced types are refused, and so is what the format excludes.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, Literal, Self
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-SCHEMA_VERSION = "ATIF-v1.7"
+SchemaVersion = Literal["ATIF-v1.7", "ATIF-v1.8"]
+#: What NeMo Gym writes, and the default here.
+SCHEMA_VERSION: Final = "ATIF-v1.7"
 
 _ISO_8601 = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})")
 
@@ -43,7 +49,24 @@ class ImagePart(_Model):
     source: ImageSource
 
 
-Part = Annotated[TextPart | ImagePart, Field(discriminator="type")]
+class AudioSource(_Model):
+    """A sound file, by path."""
+
+    media_type: Literal[
+        "audio/wav", "audio/mpeg", "audio/mp4", "audio/aac", "audio/ogg", "audio/flac", "audio/webm", "audio/aiff"
+    ]
+    path: str
+    duration_sec: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+
+
+class AudioPart(_Model):
+    """Sound of a message in several parts, from v1.8 on."""
+
+    type: Literal["audio"] = "audio"
+    source: AudioSource
+
+
+Part = Annotated[TextPart | ImagePart | AudioPart, Field(discriminator="type")]
 Content = str | tuple[Part, ...]
 
 
@@ -142,7 +165,7 @@ class FinalMetrics(_Model):
 class Document(_Model):
     """One trajectory."""
 
-    schema_version: Literal["ATIF-v1.7"] = SCHEMA_VERSION
+    schema_version: SchemaVersion = SCHEMA_VERSION
     session_id: str | None = None
     trajectory_id: str | None = None
     agent: Agent
@@ -161,7 +184,15 @@ class Document(_Model):
         total = self.final_metrics.total_steps if self.final_metrics else None
         if total is not None and total != len(ids):
             raise ValueError(f"total_steps is {total} and there are {len(ids)}")
+        if self.schema_version == "ATIF-v1.7" and any(isinstance(part, AudioPart) for part in self._parts()):
+            raise ValueError("a message has sound, which ATIF-v1.7 does not know")
         return self
+
+    def _parts(self) -> Iterator[Part]:
+        for step in self.steps:
+            results = step.observation.results if step.observation else ()
+            for content in (step.message, *(result.content for result in results)):
+                yield from content if isinstance(content, tuple) else ()
 
     def encode(self) -> bytes:
         """The file's bytes: two-space indent and a final newline; absent fields are left out."""

@@ -1,11 +1,11 @@
-"""The exporter ``atif``: one ATIF v1.7 file a rollout and a manifest with their digests, in a new folder."""
+"""The exporter ``atif``: one ATIF file a rollout and a manifest with their digests, in a new folder."""
 
 from __future__ import annotations
 
 import hashlib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -34,6 +34,7 @@ class ExportAtifConfig(RunExportConfig):
     session_id: Text | None = Field(default=None, description="names the session in each trajectory; default: the run's id")
     agent_version: Text = Field(description="the version of the agent, as text: 1.0.0")
     profile: Choice = Field(default=Choice.AUTO, description="strict, lossy, or auto: strict where a row has an observation")
+    schema_version: Literal["1.7", "1.8"] = Field(default="1.7", description="of the format; 1.8 has a place for sound")
 
 
 class AtifExporter(Exporter[ExportAtifConfig]):
@@ -98,6 +99,7 @@ class AtifExporter(Exporter[ExportAtifConfig]):
             agent_version=self.config.agent_version,
             exporter_version=_version(),
             profile=self.config.profile,
+            schema_version="ATIF-v1.8" if self.config.schema_version == "1.8" else "ATIF-v1.7",
         )
 
     def _result(self, published: Published) -> ExportResult:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from collector import jsonl
-from exporters.atif.documents import Content, Observation, ObservationResult, StepMetrics, TextPart, ToolCall
+from exporters.atif.documents import AudioPart, Content, Observation, ObservationResult, Part, StepMetrics, TextPart, ToolCall
+from exporters.atif.media import media_part
 
 #: Key under which everything that this exporter adds to a document stands.
 EXTRA: Final = "gym_eval"
@@ -18,8 +19,10 @@ _TEXT_TYPES: Final = frozenset({"input_text", "output_text", "text", "reasoning_
 class Turn:
     """What an agent said and did, gathered item by item."""
 
+    #: Whether the format has a place for sound.
+    has_audio: bool
     reasoning: list[str] = field(default_factory=list[str])
-    texts: list[str] = field(default_factory=list[str])
+    parts: list[Part] = field(default_factory=list[Part])
     refusals: int = 0
     calls: list[ToolCall] = field(default_factory=list[ToolCall])
     outputs: list[tuple[str | None, Content]] = field(default_factory=list[tuple[str | None, Content]])
@@ -47,7 +50,7 @@ class Turn:
     @property
     def message(self) -> Content:
         """One text as it is, several as parts, none as the empty string."""
-        return as_content(self.texts)
+        return as_content(self.parts)
 
     def observation(self) -> Observation | None:
         """All results; one whose call is not of this turn keeps its content and says which call it names."""
@@ -79,10 +82,10 @@ class Turn:
         for part in content if isinstance(content, list) else [content]:
             if isinstance(part, Mapping) and part.get("type") == "refusal" and isinstance(part.get("refusal"), str):
                 self.refusals += 1
-                self.texts.append(part["refusal"])
+                self.parts.append(TextPart(text=part["refusal"]))
                 continue
-            texts, omitted = texts_of(part)
-            self.texts += texts
+            parts, omitted = parts_of(part, has_audio=self.has_audio)
+            self.parts += parts
             self.omitted += omitted
 
     def _think(self, item: Mapping[str, Any]) -> None:
@@ -96,9 +99,9 @@ class Turn:
     def _content(self, output: Any) -> Content:
         if not isinstance(output, str | list):
             return jsonl.dumps(output).decode()
-        texts, omitted = texts_of(output)
+        parts, omitted = parts_of(output, has_audio=self.has_audio)
         self.omitted += omitted
-        return as_content(texts)
+        return as_content(parts)
 
 
 def type_of(item: Any) -> str:
@@ -113,27 +116,38 @@ def type_of(item: Any) -> str:
 
 def texts_of(content: Any) -> tuple[list[str], list[str]]:
     """The texts in a message's content, and the types of the parts that are no text."""
+    parts, omitted = parts_of(content, has_audio=True)
+    texts = [part.text for part in parts if isinstance(part, TextPart)]
+    return texts, [*omitted, *(part.type for part in parts if not isinstance(part, TextPart))]
+
+
+def parts_of(content: Any, *, has_audio: bool) -> tuple[list[Part], list[str]]:
+    """The parts of a message's content that have a place in the format, and the types of those that have none."""
     if content is None:
         return [], []
-    if isinstance(content, str):
-        return [content], []
-    texts: list[str] = []
+    found: list[Part] = []
     omitted: list[str] = []
     for part in content if isinstance(content, list) else [content]:
-        if isinstance(part, str):
-            texts.append(part)
-        elif isinstance(part, Mapping) and part.get("type", "text") in _TEXT_TYPES and isinstance(part.get("text"), str):
-            texts.append(part["text"])
-        else:
+        text = _text_in(part)
+        placed = media_part(part) if text is None else TextPart(text=text)
+        if placed is None or (isinstance(placed, AudioPart) and not has_audio):
             omitted.append(type_of(part))
-    return texts, omitted
+        else:
+            found.append(placed)
+    return found, omitted
 
 
-def as_content(texts: Sequence[str]) -> Content:
-    """One text as it is, several as parts, none as the empty string."""
-    if len(texts) == 1:
-        return texts[0]
-    return tuple(TextPart(text=text) for text in texts) if texts else ""
+def as_content(parts: Sequence[Part]) -> Content:
+    """One text as it is, several parts and any medium as parts, nothing as the empty string."""
+    if len(parts) == 1 and isinstance(parts[0], TextPart):
+        return parts[0].text
+    return tuple(parts) if parts else ""
+
+
+def _text_in(part: Any) -> str | None:
+    if isinstance(part, Mapping):
+        part = part.get("text") if part.get("type", "text") in _TEXT_TYPES else None
+    return part if isinstance(part, str) else None
 
 
 def metrics_of(usage: Any) -> StepMetrics | None:

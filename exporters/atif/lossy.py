@@ -1,9 +1,10 @@
 """The profile ``response-to-atif-lossy-v1``: a trajectory from what every row has, its input and its response.
 
 System, developer and user messages of the input become a step each; assistant turns of the input are copied context; the
-response is one agent step: reasoning, texts, tool calls and their results, and usage as far as it is reported. What is lost:
-timing, single model calls inside one response, images and other parts without text. Nothing is invented; what has no place is
-counted by type under ``extra.gym_eval``. Text that is no Unicode (an unpaired surrogate) is replaced, and the document says so.
+response is one agent step: reasoning, texts, images (and sound, in v1.8), tool calls and their results, and usage as far as it
+is reported. What is lost: timing, single model calls inside one response, files and other parts that the format does not know.
+Nothing is invented; what has no place is counted by type under ``extra.gym_eval``. Text that is no Unicode (an unpaired
+surrogate) is replaced, and the document says so.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pydantic import ValidationError
 
 from collector import rows
 from exporters.atif.documents import Agent, Content, Document, FinalMetrics, Step
-from exporters.atif.items import EXTRA, Turn, as_content, joined, metrics_of, texts_of, type_of
+from exporters.atif.items import EXTRA, Turn, as_content, joined, metrics_of, parts_of, type_of
 from exporters.atif.profile import TRAJECTORY, Context, RowError
 
 NAME: Final = "response-to-atif-lossy-v1"
@@ -80,10 +81,13 @@ def _replaced(text: str) -> str:
 def _document(row: Mapping[str, Any], context: Context, replaced: int) -> Document:
     response: Mapping[str, Any] = row["response"]
     params = row.get("responses_create_params")
-    drafts = [*_prompt_steps(params if isinstance(params, Mapping) else {}), _response_step(response)]
+    has_audio = context.schema_version != "ATIF-v1.7"
+    prompt = _prompt_steps(params if isinstance(params, Mapping) else {}, has_audio=has_audio)
+    drafts = [*prompt, _response_step(response, has_audio=has_audio)]
     steps = tuple(Step(step_id=number, **draft) for number, draft in enumerate(drafts, start=1))
     used = metrics_of(response.get("usage"))
     return Document(
+        schema_version=context.schema_version,
         session_id=context.session_id,
         trajectory_id=f"{context.session_id}:{row[rows.TASK_INDEX]}:{row[rows.ROLLOUT_INDEX]}",
         agent=Agent(
@@ -103,7 +107,7 @@ def _document(row: Mapping[str, Any], context: Context, replaced: int) -> Docume
     )
 
 
-def _prompt_steps(params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _prompt_steps(params: Mapping[str, Any], *, has_audio: bool) -> Iterator[dict[str, Any]]:
     instructions = params.get("instructions")
     if isinstance(instructions, str):
         yield {"source": "system", "message": instructions, "extra": {EXTRA: {"from": "instructions"}}}
@@ -114,13 +118,13 @@ def _prompt_steps(params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     turn: Turn | None = None
     for item in given if isinstance(given, list) else []:
         if _is_of_agent(item):
-            turn = turn or Turn()
+            turn = turn or Turn(has_audio)
             turn.add(item)
             continue
         if turn is not None:
             yield _copied(turn)
             turn = None
-        yield _message_step(item)
+        yield _message_step(item, has_audio=has_audio)
     if turn is not None:
         yield _copied(turn)
 
@@ -129,18 +133,18 @@ def _is_of_agent(item: Any) -> bool:
     return type_of(item) in _AGENT_ITEMS or (isinstance(item, Mapping) and item.get("role") == "assistant")
 
 
-def _message_step(item: Any) -> dict[str, Any]:
+def _message_step(item: Any, *, has_audio: bool) -> dict[str, Any]:
     role = item.get("role") if isinstance(item, Mapping) else None
     source = _SOURCES.get(role) if isinstance(role, str) else None
     if source is None:
         raise RowError(f"an input item of type {type_of(item)!r} and role {role!r} belongs to nobody")
-    texts, omitted = texts_of(item.get("content"))
+    parts, omitted = parts_of(item.get("content"), has_audio=has_audio)
     extra: dict[str, Any] = {}
     if role == "developer":
         extra["role"] = role
     if omitted:
         extra["omitted"] = omitted
-    message: Content = as_content(texts)
+    message: Content = as_content(parts)
     return {"source": source, "message": message, "extra": {EXTRA: extra} if extra else None}
 
 
@@ -148,11 +152,11 @@ def _copied(turn: Turn) -> dict[str, Any]:
     return {**_turn_step(turn), "is_copied_context": True}
 
 
-def _response_step(response: Mapping[str, Any]) -> dict[str, Any]:
+def _response_step(response: Mapping[str, Any], *, has_audio: bool) -> dict[str, Any]:
     output = response.get("output")
     if not isinstance(output, list):
         raise RowError("the response has no list of output items")
-    turn = Turn()
+    turn = Turn(has_audio)
     for item in output:
         turn.add(item)
     return {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
-from exporters.atif.documents import Document
+from exporters.atif.documents import SCHEMA_VERSION, Document, SchemaVersion
 
 #: The row's own record of its conversation, written where model calls are observed.
 TRAJECTORY: Final = "ng_trajectory"
@@ -35,6 +35,7 @@ class Context:
     agent_version: str
     exporter_version: str
     profile: Choice = Choice.AUTO
+    schema_version: SchemaVersion = SCHEMA_VERSION
 
 
 class Profile(Protocol):

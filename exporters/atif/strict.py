@@ -183,6 +183,7 @@ def _assembled(
     reference = row.get("agent_ref")
     name = reference.get("name") if isinstance(reference, Mapping) else None
     return Document(
+        schema_version=context.schema_version,
         session_id=context.session_id,
         trajectory_id=f"{context.session_id}:{row[rows.TASK_INDEX]}:{row[rows.ROLLOUT_INDEX]}",
         agent=Agent(

@@ -136,13 +136,13 @@ def test_assistant_turns_of_the_input_are_copied_context() -> None:
 
 
 def test_parts_and_items_without_a_place_are_named_by_type() -> None:
-    picture = {"type": "input_image", "image_url": "data:image/png;base64,xx"}
-    question = [{"role": "user", "content": [{"type": "input_text", "text": "what?"}, picture]}]
+    paper = {"type": "input_file", "file_id": "f"}
+    question = [{"role": "user", "content": [{"type": "input_text", "text": "what?"}, paper]}]
 
     steps = convert(row([{"type": "web_search_call", "id": "w"}, ANSWER], given_input=question))["steps"]
 
     assert steps[0]["message"] == "what?"
-    assert steps[0]["extra"]["gym_eval"]["omitted"] == ["input_image"]
+    assert steps[0]["extra"]["gym_eval"]["omitted"] == ["input_file"]
     assert steps[1]["extra"]["gym_eval"]["omitted"] == ["web_search_call"]
 
 

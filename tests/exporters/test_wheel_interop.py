@@ -38,19 +38,23 @@ def example_runs(tmp_path: Path) -> list[Path]:
     return [path for path in unpack_rollouts(tmp_path / "runs") if path.name.endswith("_rollouts.jsonl")]
 
 
-def test_every_shipped_run_is_exported_validly_or_refused_with_its_reason(tmp_path: Path, example_runs: list[Path]) -> None:
+@pytest.mark.parametrize("version", ["1.7", "1.8"])
+def test_every_shipped_run_is_exported_validly_or_refused_with_its_reason(
+    tmp_path: Path, example_runs: list[Path], version: str
+) -> None:
     harbor = os.environ.get("GYM_EVAL_HARBOR", "")
     require("harbor", [] if harbor else ["GYM_EVAL_HARBOR"])
     trajectories, refused = 0, Counter[str]()
     for number, path in enumerate(example_runs):
         artifacts = RunArtifacts(path)
-        values = {"output_dirpath": tmp_path / "out" / str(number), "session_id": "s", "agent_version": "1.0.0"}
+        folder = tmp_path / "out" / str(number)
+        values = {"output_dirpath": folder, "session_id": "s", "agent_version": "1.0.0", "schema_version": version}
         result = make_exporter("atif", values, artifacts).export(artifacts)
         if result.is_success:
             trajectories += int(result.details[0].removeprefix("trajectories: "))
         else:
             refused[_reason(result.message)] += 1
-        assert result.is_success == (tmp_path / "out" / str(number)).exists()
+        assert result.is_success == folder.exists()
 
     done = subprocess.run([harbor, "-c", VALIDATE, str(tmp_path / "out")], capture_output=True, text=True, check=False)
 
