@@ -40,8 +40,11 @@ class GymEvalError(Exception):
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
-        cure = f" {self.fix}" if self.fix else ""
-        return f"{place}{self.what}{cure}"
+        if not self.fix:
+            return f"{place}{self.what}"
+        # What a server said ends as it likes, and our advice must not run into it.
+        stop = "" if self.what.rstrip().endswith((".", "!", "?", ":")) else "."
+        return f"{place}{self.what.rstrip()}{stop} {self.fix}"
 
 
 class RequestError(GymEvalError):

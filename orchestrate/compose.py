@@ -54,7 +54,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
         text = path.read_bytes().decode("utf-8-sig")
         data = yaml.load(text, _strict_loader())  # noqa: S506 - OmegaConf's loader constructs plain data only
     except OSError as error:
-        raise ConfigError(f"cannot be read: {(error.strerror or str(error)).lower()}.", "Check --config.", path) from error
+        raise ConfigError(
+            f"cannot be read: {(error.strerror or str(error)).lower()}.", "Check the path of the YAML file.", path
+        ) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 text (byte {error.start}).", "Name the submit YAML.", path) from error
     except yaml.YAMLError as error:

@@ -5,7 +5,7 @@ Holds no state. Works without accounting, from another machine, and after the sc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -23,7 +23,14 @@ from orchestrate.executors.base import executor_for
 from orchestrate.plan import BenchmarkPlan, SubmitPlan
 from orchestrate.rundir import RunDir, read_plan
 from orchestrate.scheduler import JobFact, Knowledge
-from orchestrate.submissions import Submission, latest_finisher, latest_jobs, read_submissions
+from orchestrate.submissions import (
+    Outcome,
+    Submission,
+    latest_finisher,
+    latest_jobs,
+    read_submissions,
+    unanswered_or_refused,
+)
 
 
 class ShardReport(StrictModel):
@@ -69,6 +76,8 @@ class BenchmarkReport(StrictModel):
     exports: list[ExportReport] = Field(default_factory=list)
     #: The scheduler's word for the job that publishes what the shards leave; null when there is none.
     finisher_state: str | None = None
+    #: Submissions of unfinished shards that the scheduler refused or never answered, each with its reason.
+    submission_troubles: list[str] = Field(default_factory=list)
     shards: list[ShardReport]
 
     @property
@@ -132,12 +141,39 @@ def report(run: RunDir) -> RunReport:
         asked_at=datetime.now(UTC).isoformat(timespec="seconds"),
         scheduler_trouble=unknown[0] if unknown else None,
         benchmarks=[
-            _benchmark(run, plan, benchmark, newest[benchmark.name], facts).model_copy(
-                update={"finisher_state": _state_of(finishers.get(benchmark.name, {}), facts)}
+            _with_submissions(
+                _benchmark(run, plan, benchmark, newest[benchmark.name], facts),
+                submissions,
+                finisher_state=_state_of(finishers.get(benchmark.name, {}), facts),
             )
             for benchmark in plan.benchmarks
         ],
     )
+
+
+def _with_submissions(
+    found: BenchmarkReport, submissions: Sequence[Submission], *, finisher_state: str | None
+) -> BenchmarkReport:
+    unfinished = {shard.index for shard in found.shards if not shard.final}
+    troubles = [
+        f"{_shard_range(indexes)} {_trouble_of(submission)}"
+        for submission in unanswered_or_refused(submissions, found.name)
+        if (indexes := sorted(unfinished & set(submission.prepared.indexes)))
+    ]
+    return found.model_copy(update={"finisher_state": finisher_state, "submission_troubles": troubles})
+
+
+def _shard_range(indexes: Sequence[int]) -> str:
+    if len(indexes) == 1:
+        return f"shard {indexes[0]}"
+    is_whole = indexes[-1] - indexes[0] == len(indexes) - 1
+    return f"shards {indexes[0]} to {indexes[-1]}" if is_whole else f"{len(indexes)} shards"
+
+
+def _trouble_of(submission: Submission) -> str:
+    if submission.outcome is Outcome.FAILED:
+        return f"not submitted: {submission.reason}"
+    return "submitted without an answer: the same gym eval submit finds out whether its jobs exist"
 
 
 def _state_of(jobs: Mapping[int, str], facts: Mapping[str, JobFact]) -> str | None:

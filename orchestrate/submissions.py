@@ -162,6 +162,16 @@ def latest_jobs(submissions: Sequence[Submission], benchmark: str) -> dict[int, 
     return jobs
 
 
+def unanswered_or_refused(submissions: Sequence[Submission], benchmark: str) -> list[Submission]:
+    """Batches of shards that the scheduler refused or never answered about and that no later batch makes up for, in order."""
+    last: dict[int, Submission] = {}
+    for submission in submissions:
+        if submission.prepared.benchmark == benchmark and not submission.is_finisher:
+            last.update(dict.fromkeys(submission.prepared.indexes, submission))
+    found = {submission.token: submission for submission in last.values() if submission.outcome is not Outcome.SUBMITTED}
+    return list(found.values())
+
+
 def latest_finisher(submissions: Sequence[Submission], benchmark: str) -> Submission | None:
     """The newest finisher of ``benchmark`` that was not refused; None when it never had one."""
     mine = [s for s in submissions if s.is_finisher and s.prepared.benchmark == benchmark and s.outcome is not Outcome.FAILED]

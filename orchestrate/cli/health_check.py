@@ -46,10 +46,9 @@ def _parser() -> CommandParser:
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("at least 1")
-    return value
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    return int(text)
 
 
 def _as_json(reports: list[tuple[RunArtifacts, HealthReport]]) -> str:

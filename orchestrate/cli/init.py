@@ -6,6 +6,7 @@ import argparse
 import os
 import shutil
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str]) -> int:
-    """Write the file, say what comes next, and return 0.
+    """Write the file, say what was chosen unasked and what comes next, and return 0.
 
     Raises RefusedError for a file that exists, ConfigError for answers that make no valid configuration.
     """
@@ -34,7 +35,10 @@ def main(argv: list[str]) -> int:
     _check(text, file)
     durable.make_dir(file.absolute().parent)
     durable.publish(file, text.encode())
-    print(f"{file} is written.\nSee what it does: gym eval submit {file} --dry-run\nDo it:            gym eval submit {file}")
+    print(f"{file} is written.")
+    for note in _unasked(args, answers):
+        print(note)
+    print(f"See what it does: gym eval submit {file} --dry-run\nDo it:            gym eval submit {file}")
     return 0
 
 
@@ -58,9 +62,11 @@ def _parser() -> CommandParser:
     parser.add_argument("--benchmark", metavar="NAME", help="what to call it; default: the dataset's name")
     parser.add_argument("--repeats", type=int, default=1, metavar="N", help="answers to each task (1)")
     parser.add_argument("--shards", type=int, default=1, metavar="N", help="jobs (1)")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--local", action="store_true", help="run on this machine")
-    where.add_argument("--slurm", action="store_true", help="run on a Slurm cluster; default where sbatch is found")
+    parser.add_argument(
+        "--compute",
+        choices=("local", "slurm"),
+        help="run on this machine or on a Slurm cluster; default: slurm where sbatch is found",
+    )
     parser.add_argument("--partition", metavar="NAME")
     parser.add_argument("--account", metavar="NAME")
     parser.add_argument("--walltime", default="4:00:00", metavar="TIME", help="of one job (4:00:00)")
@@ -72,29 +78,34 @@ def _parser() -> CommandParser:
 
 
 def _answers(parser: CommandParser, args: argparse.Namespace) -> Answers:
-    from orchestrate.operate.starter import Answers, prompt_field
+    """What flags say and a terminal is asked; each answer is checked before the next question."""
+    from orchestrate.operate.starter import Answers
 
-    dataset = args.input or Path(_ask(parser, "Dataset (a JSONL file)", "--input"))
-    model = args.model or _ask(parser, "Name under which the model is served", "--model")
+    is_here = not args.hostname
+    dataset = Path(_answer(parser, "Dataset (a JSONL file)", "--input", args.input, check=_check_rows if is_here else None))
+    prompt = args.prompt or (_prompt(parser, dataset) if is_here else None)
+    model = _answer(parser, "Name under which the model is served", "--model", args.model)
+    if args.model_url is not None and args.command is not None:
+        parser.error("--model-url and --command exclude each other")
     url, command = args.model_url, args.command
     if url is None and command is None:
-        url = _ask(parser, "URL of its server, or empty when the job starts one", "--model-url", default="") or None
+        question = "URL of its server, or empty when the job starts one"
+        url = _ask(parser, question, "--model-url", default="", check=_check_url_or_none) or None
         command = None if url else _ask(parser, "Command that starts it, with {port}", "--command")
-    if url is not None and command is not None:
-        parser.error("--model-url and --command exclude each other")
-    field = prompt_field(dataset) if args.prompt is None and not args.hostname else None
+    elif url is not None:
+        _check_url_or_none(url)
     return Answers(
         dataset=dataset,
         model=model,
         model_url=url,
         command=command,
         api_key_env=args.api_key_env,
-        verifier=args.verifier or _ask(parser, "Verifier", "--verifier", default="exact_match"),
-        prompt=args.prompt or (f"{{{field}}}" if field else None),
+        verifier=_answer(parser, "Verifier", "--verifier", args.verifier, default="exact_match", check=_check_verifier),
+        prompt=prompt,
         benchmark=args.benchmark,
         repeats=args.repeats,
         shards=args.shards,
-        on_slurm=not args.local and (args.slurm or bool(args.hostname) or shutil.which("sbatch") is not None),
+        on_slurm=_compute(parser, args) == "slurm",
         partition=args.partition,
         account=args.account,
         walltime=args.walltime,
@@ -104,8 +115,68 @@ def _answers(parser: CommandParser, args: argparse.Namespace) -> Answers:
     )
 
 
-def _ask(parser: CommandParser, question: str, flag: str, *, default: str | None = None) -> str:
-    """The answer to a question, on a terminal; elsewhere the default, or a message that names the flag."""
+def _compute(parser: CommandParser, args: argparse.Namespace) -> str:
+    if args.hostname and args.compute == "local":
+        parser.error("--hostname names a cluster's login node, and --compute local excludes it")
+    default = "slurm" if args.hostname or shutil.which("sbatch") is not None else "local"
+    given = "slurm" if args.hostname else args.compute
+    return _answer(parser, "Where jobs run: local or slurm", "--compute", given, default=default, check=_check_compute)
+
+
+def _prompt(parser: CommandParser, dataset: Path) -> str | None:
+    """The prompt for rows that carry none; None for rows that do."""
+    from orchestrate.operate.starter import first_row, has_requests, usual_field
+
+    row = first_row(dataset)
+    if has_requests(row):
+        return None
+    field = usual_field(row)
+    question = f"Prompt, with fields of a row in braces (a row has: {', '.join(row)})"
+    return _ask(parser, question, "--prompt", default=f"{{{field}}}" if field else None)
+
+
+def _unasked(args: argparse.Namespace, answers: Answers) -> Iterator[str]:
+    """What was decided without being asked, with the flag that decides otherwise."""
+    if sys.stdin.isatty():
+        return
+    if args.compute is None and not args.hostname:
+        why = "since sbatch is found here" if answers.on_slurm else "since there is no sbatch here"
+        other = "--compute local runs it on this machine" if answers.on_slurm else "--compute slurm for a cluster"
+        yield f"compute: {'slurm' if answers.on_slurm else 'local'}, {why}; {other}."
+    if args.prompt is None and answers.prompt is not None:
+        yield f"prompt:  {answers.prompt}, since the rows have no responses_create_params; --prompt for another."
+    if args.verifier is None:
+        yield f"grading: {answers.verifier}; --verifier for another."
+
+
+def _answer(
+    parser: CommandParser,
+    question: str,
+    flag: str,
+    given: object,
+    *,
+    default: str | None = None,
+    check: Callable[[str], None] | None = None,
+) -> str:
+    """What the flag says, checked, or the answer to the question."""
+    if given is None:
+        return _ask(parser, question, flag, default=default, check=check)
+    if check is not None:
+        check(str(given))
+    return str(given)
+
+
+def _ask(
+    parser: CommandParser,
+    question: str,
+    flag: str,
+    *,
+    default: str | None = None,
+    check: Callable[[str], None] | None = None,
+) -> str:
+    """The answer to a question, asked until it is a good one, on a terminal; elsewhere the default, or the missing flag."""
+    from collector.errors import GymEvalError
+
     if not sys.stdin.isatty():
         if default is None or flag == "--model-url":
             parser.error(f"{flag} is missing" + (", or --command" if flag == "--model-url" else ""))
@@ -113,8 +184,45 @@ def _ask(parser: CommandParser, question: str, flag: str, *, default: str | None
     shown = f" [{default}]" if default else ""
     while True:
         answer = input(f"{question}{shown}: ").strip() or default
-        if answer is not None:
+        if answer is None:
+            continue
+        try:
+            if check is not None:
+                check(answer)
+        except GymEvalError as error:
+            print(error)
+        else:
             return answer
+
+
+def _check_rows(text: str) -> None:
+    from orchestrate.operate.starter import first_row
+
+    first_row(Path(text))
+
+
+def _check_url_or_none(text: str) -> None:
+    from collector.errors import ConfigError
+    from orchestrate.config.services import check_url
+
+    try:
+        if text:
+            check_url(text)
+    except ValueError as error:
+        raise ConfigError(f"{error}.", where="--model-url") from error
+
+
+def _check_verifier(text: str) -> None:
+    from collector.verifiers.base import VERIFIERS
+
+    VERIFIERS.load(text)
+
+
+def _check_compute(text: str) -> None:
+    from collector.errors import RequestError
+
+    if text not in {"local", "slurm"}:
+        raise RequestError(f"{text!r} is neither local nor slurm.")
 
 
 def _check(text: str, file: Path) -> None:

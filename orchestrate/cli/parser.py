@@ -4,21 +4,52 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 import sys
-from typing import NoReturn
+from collections.abc import Mapping
+from typing import Final, NoReturn
+
+#: argparse's prefix of an error about one argument, ``argument -i/--input: ...``, and its words for a wrong type.
+_ABOUT: Final = re.compile(r"argument (?P<names>\S+): (?P<what>.*)", re.DOTALL)
+_TYPE: Final = re.compile(r"invalid (?P<type>\w+) value: (?P<value>.*)", re.DOTALL)
+_IN_WORDS: Final = {"int": "a whole number", "float": "a number"}
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Flags are never abbreviated: what a script relies on must not change its meaning when a flag is added."""
+    """Flags are never abbreviated: what a script relies on must not change its meaning when a flag is added.
 
-    def __init__(self, prog: str, description: str, epilog: str | None = None) -> None:
+    ``elsewhere`` maps flags that people know from another command to what says the same here.
+    """
+
+    def __init__(
+        self, prog: str, description: str, epilog: str | None = None, *, elsewhere: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(prog=prog, description=description, epilog=epilog, allow_abbrev=False)
+        self._elsewhere = elsewhere or {}
 
     def error(self, message: str) -> NoReturn:
         """End with exit code 2 and one line."""
-        known = [flag for action in self._actions for flag in action.option_strings]
-        words = [word.partition("=")[0] for word in message.split() if word.startswith("-")]
-        near = difflib.get_close_matches(words[0], known, n=1) if words and words[0] not in known else []
-        hint = f" Did you mean {near[0]}?" if near else f" See {self.prog} --help."
-        sys.stderr.write(f"{self.prog}: {message}.{hint}\n")
+        sys.stderr.write(f"{self.prog}: {_plain(message)}. {self._hint(message)}\n")
         sys.exit(2)
+
+    def _hint(self, message: str) -> str:
+        _, _, words = message.partition("unrecognized arguments: ")
+        # A flag that is known and was given a wrong value is no misspelling.
+        unknown = next((word.partition("=")[0] for word in words.split() if word.startswith("-")), None)
+        if unknown is not None and unknown in self._elsewhere:
+            return self._elsewhere[unknown]
+        known = [flag for action in self._actions for flag in action.option_strings]
+        near = difflib.get_close_matches(unknown, known, n=1) if unknown is not None else []
+        return f"Did you mean {near[0]}?" if near else f"See {self.prog} --help."
+
+
+def _plain(message: str) -> str:
+    """What argparse says of an argument, in plain words; its other messages as they are. Without a full stop."""
+    about = _ABOUT.fullmatch(message)
+    if about is None:
+        return message.rstrip(".")
+    what = about["what"].rstrip(".")
+    wrong = _TYPE.fullmatch(what)
+    if wrong is not None:
+        what = f"{wrong['value']} is not {_IN_WORDS.get(wrong['type'], 'usable')}"
+    return f"{about['names']}: {what}"

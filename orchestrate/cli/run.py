@@ -82,13 +82,13 @@ def _settings(args: argparse.Namespace) -> RunSettings:
 
     from collector.errors import ConfigError, RequestError
     from collector.settings import RunSettings
-    from orchestrate.compose import compose_data, read_yaml
+    from orchestrate.compose import compose_data
     from orchestrate.config.problems import problems_of
 
     if args.model_api_key is not None:
         raise RequestError("--model-api-key would show the key to every user of this machine.", "Use --model-api-key-env.")
     where: Path | str = args.config or ""
-    data = _with_flags(read_yaml(args.config) if args.config else {}, args)
+    data = _with_flags(_run_yaml(args.config) if args.config else {}, args)
     folder = args.config.absolute().parent if args.config else Path.cwd()
     composed = compose_data(data, args.overrides, folder=folder, where=where)
     if args.model_api_key_env is not None:
@@ -101,6 +101,18 @@ def _settings(args: argparse.Namespace) -> RunSettings:
         raise ConfigError(
             "; ".join(_with_flag(problem) for problem in problems_of(error, RunSettings)) + ".", where=where
         ) from error
+
+
+def _run_yaml(file: Path) -> dict[str, Any]:
+    """The settings in ``file``. Raises RequestError for the YAML of a submission, which has such settings one level down."""
+    from collector.errors import RequestError
+    from orchestrate.compose import read_yaml
+
+    data = read_yaml(file)
+    if "driver" in data and "compute" in data:
+        what = "this is the YAML of a submission; gym eval run takes the settings of one benchmark."
+        raise RequestError(what, f"Use gym eval submit {file}, or a file with one benchmark's run section.", file)
+    return data
 
 
 def _with_flags(data: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
@@ -132,7 +144,10 @@ def _collect(run: PreparedRun) -> tuple[Coverage, str | None]:
 
     from orchestrate.collection import collect_here
     from orchestrate.progress import LineProgress
+    from orchestrate.served_model import other_model_warning
 
+    if (warning := uvloop.run(other_model_warning(run.settings))) is not None:
+        print(f"gym eval run: warning: {warning}", file=sys.stderr)
     progress = LineProgress(sys.stderr)
     result = uvloop.run(collect_here(run, progress))
     progress.end()

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 #: Benchmarks with more shards than this are shown by state, unless --shards asks for each.
 _SHARDS_SHOWN = 16
+#: The state of a shard that is not final and whose job neither waits nor runs, for all that the scheduler still knows.
+_GONE = "gone"
 
 
 def main(argv: list[str]) -> int:
@@ -66,17 +68,19 @@ def as_text(found: RunReport, *, each_shard: bool, with_ages: bool = True) -> st
     shown = table(header, rows) if with_ages else table(header[:-1], [row[:-1] for row in rows])
     parts = [f"{found.name}  {found.run_dir}", shown]
     for benchmark in found.benchmarks:
-        parts += _details(benchmark, each_shard=each_shard, with_ages=with_ages)
+        parts += _details(benchmark, found.name, each_shard=each_shard, with_ages=with_ages)
     if found.scheduler_trouble:
         parts.append(f"The scheduler could not be asked ({found.scheduler_trouble}); counts are from the run's own files.")
     return "\n".join(parts)
 
 
-def _details(benchmark: BenchmarkReport, *, each_shard: bool, with_ages: bool) -> list[str]:
+def _details(benchmark: BenchmarkReport, run_name: str, *, each_shard: bool, with_ages: bool) -> list[str]:
     from orchestrate.cli.tables import states_of
 
     coverage = benchmark.coverage
-    parts = [f"{benchmark.name}: {line}" for line in [states_of(coverage), *_warnings(coverage)]] if coverage else []
+    parts = [f"{benchmark.name}: {line}" for line in [states_of(coverage), *warnings_of(coverage)]] if coverage else []
+    parts += [f"{benchmark.name}: {trouble}" for trouble in benchmark.submission_troubles]
+    parts += [f"{benchmark.name}: {line}" for line in _left_alone(benchmark, run_name)]
     if benchmark.merged is not None:
         left_out = " (partial: what was unfinished then is not in it)" if benchmark.merged_partially else ""
         parts.append(f"{benchmark.name}: merged into {benchmark.merged}{left_out}")
@@ -87,7 +91,24 @@ def _details(benchmark: BenchmarkReport, *, each_shard: bool, with_ages: bool) -
     return [*parts, *_shards(benchmark, each_shard=each_shard, with_ages=with_ages)]
 
 
-def _warnings(coverage: Coverage) -> list[str]:
+def _left_alone(benchmark: BenchmarkReport, run_name: str) -> list[str]:
+    """What to do about shards whose jobs ended before their work did."""
+    from orchestrate.scheduler import JobFact
+
+    left = [
+        shard
+        for shard in benchmark.shards
+        if not shard.final and shard.knowledge is not None and JobFact(shard.knowledge, shard.job_state or "").is_over
+    ]
+    if not left:
+        return []
+    gone = " (gone: it ended, or the scheduler has forgotten it)" if any(_state(shard) == _GONE for shard in left) else ""
+    who = "1 unfinished shard has" if len(left) == 1 else f"{len(left)} unfinished shards have"
+    advice = f"gym eval logs {run_name} --failed shows what was said last, and the same gym eval submit goes on"
+    return [f"{who} no live job{gone}: {advice}"]
+
+
+def warnings_of(coverage: Coverage) -> list[str]:
     """What a reader of the score should know besides the states."""
     lines: list[str] = []
     if coverage.exhausted_by_interruption:
@@ -119,7 +140,7 @@ def _state(shard: ShardReport) -> str:
         case Knowledge.COULD_NOT_ASK:
             return "could not ask"
         case Knowledge.NOT_THERE:
-            return "job is gone"
+            return _GONE
         case Knowledge.KNOWN:
             return (shard.job_state or "").lower()
 

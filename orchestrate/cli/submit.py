@@ -18,6 +18,21 @@ if TYPE_CHECKING:
     from orchestrate.submit_work import Submittal
 
 
+#: Flags of ``gym eval run`` and the key below a benchmark's ``run`` that says the same in a submission.
+_RUN_FLAGS = {
+    "--input": "input_jsonl_fpath",
+    "--model": "policy_model_name",
+    "--model-url": "policy_base_url",
+    "--limit": "limit",
+    "--num-repeats": "num_repeats",
+    "--concurrency": "num_samples_in_parallel",
+    "--verifier": "verifier",
+    "--temperature": "responses_create_params.temperature",
+    "--top-p": "responses_create_params.top_p",
+    "--max-output-tokens": "responses_create_params.max_output_tokens",
+}
+
+
 def main(argv: list[str]) -> int:
     """Plan and submit. Refusals, previews and --resolve-only create nothing."""
     args = _parser().parse_intermixed_args(argv)
@@ -52,6 +67,10 @@ def _parser() -> CommandParser:
         prog="gym eval submit",
         description="Turn a YAML file into jobs. Example: gym eval submit math.yaml driver.benchmarks.math.shards=8",
         epilog="Overrides: a.b=c changes a key, +a.b=c adds one, ++a.b=c does either, ~a.b removes one.",
+        elsewhere={
+            flag: f"A submission says it for each benchmark: ++driver.benchmarks.NAME.run.{key}=VALUE."
+            for flag, key in _RUN_FLAGS.items()
+        },
     )
     parser.add_argument("words", nargs="*", metavar="CONFIG [OVERRIDE ...]", help="the YAML file, then overrides")
     parser.add_argument("-c", "--config", type=Path, help="the YAML file")

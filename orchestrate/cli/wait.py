@@ -90,12 +90,16 @@ def final_text(found: RunReport) -> str:
     from pathlib import Path
 
     from collector.artifacts import RunArtifacts
+    from orchestrate.cli.status import warnings_of
     from orchestrate.cli.tables import kinds_of, score_of, table
 
     rows = [
         [b.name, score_of(b.coverage), kinds_of(b.coverage.failures_by_kind) if b.coverage else "-"] for b in found.benchmarks
     ]
     lines = [table(["benchmark", "score (measured/expected)", "failures"], rows)]
+    for benchmark in found.benchmarks:
+        lines += [f"{benchmark.name}: {line}" for line in (warnings_of(benchmark.coverage) if benchmark.coverage else [])]
+        lines += [f"{benchmark.name}: {trouble}" for trouble in benchmark.submission_troubles]
     for benchmark in found.benchmarks:
         if benchmark.merged is None:
             lines.append(f"{benchmark.name}: not merged; see gym eval status {found.name}")

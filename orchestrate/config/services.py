@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from typing import Annotated, Any, Literal, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
 
@@ -20,13 +20,21 @@ def _check_command(value: Any) -> str | list[str]:
     raise ValueError("must be a text (run by bash) or a list of texts (run as it stands)")
 
 
-def _check_url(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ValueError(f"{value!r} is not an http or https URL")
+def check_url(value: str) -> str:
+    """``value`` without a final slash. Raises ValueError, which never shows it: it may carry a key."""
+    parts = _split_url(value)
+    if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("is not an http or https URL")
     if parts.username is not None or parts.password is not None or parts.query:
         raise ValueError("must not carry a user, a password or a query: name the key's variable in api_key_env")
     return value.rstrip("/")
+
+
+def _split_url(value: str) -> SplitResult | None:
+    try:
+        return urlsplit(value)
+    except ValueError:
+        return None
 
 
 def _check_path(value: str) -> str:
@@ -65,7 +73,7 @@ ContainerImage = Annotated[Line, AfterValidator(_check_image)]
 Mount = Annotated[Line, AfterValidator(_check_mount)]
 ExtraArguments = Annotated[list[str], BeforeValidator(_split_arguments)]
 Command = Annotated[str | list[str], PlainValidator(_check_command)]
-HttpUrl = Annotated[Line, AfterValidator(_check_url)]
+HttpUrl = Annotated[Line, AfterValidator(check_url)]
 UrlPath = Annotated[Line, AfterValidator(_check_path)]
 
 

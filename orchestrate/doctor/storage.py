@@ -29,24 +29,28 @@ _SKEW_S: Final = 2.0
 
 
 def check_storage(path: Path) -> list[Finding]:
-    """How the output path behaves for processes of this machine. Makes a directory there and removes it."""
+    """How the output path behaves for processes of this machine.
+
+    Works in a directory of its own that it removes; a path that does not exist is looked at where it would be made.
+    """
+    place = existing_part(path)
     try:
-        durable.make_dir(path)
-        directory = path / f".doctor-{secrets.token_hex(4)}"
-        directory.mkdir()
+        directory = _own_directory(place)
     except OSError as error:
         return [fail("storage", f"{path}: cannot be written ({error.strerror})", "Choose another job.output_path.")]
     try:
         seen, trouble = _run_two(directory)
-        return [_space(path), *_judge("storage", seen, trouble)]
+        return [_space(path, place), *_judge("storage", seen, trouble)]
     finally:
         _remove(directory)
 
 
 def check_nodes(path: Path, compute: SlurmCompute | None) -> list[Finding]:
     """How the output path behaves for two nodes, and how far their clocks are from this one. Runs a short job."""
-    directory = path / f".doctor-{secrets.token_hex(4)}"
-    directory.mkdir()
+    try:
+        directory = _own_directory(existing_part(path))
+    except OSError as error:
+        return [fail("two nodes", f"{path}: cannot be written ({error.strerror})", "Choose another job.output_path.")]
     try:
         before = time.time()
         seen, trouble = _run_on_nodes(directory, compute)
@@ -54,6 +58,17 @@ def check_nodes(path: Path, compute: SlurmCompute | None) -> list[Finding]:
         return [*found, *_clocks(seen, before, time.time())]
     finally:
         _remove(directory)
+
+
+def existing_part(path: Path) -> Path:
+    """``path``, or the nearest directory above it that exists: what would be made there behaves as that one does."""
+    return next((place for place in (path, *path.parents) if place.exists()), path)
+
+
+def _own_directory(place: Path) -> Path:
+    directory = place / f".doctor-{secrets.token_hex(4)}"
+    directory.mkdir()
+    return directory
 
 
 def _run_two(directory: Path) -> tuple[list[dict[str, Any]], str | None]:
@@ -142,9 +157,10 @@ def _clocks(seen: Sequence[dict[str, Any]], before: float, after: float) -> Iter
             yield ok("clock", text)
 
 
-def _space(path: Path) -> Finding:
-    free = shutil.disk_usage(path).free
-    text = f"{path}: {free / 1e9:.1f} GB free"
+def _space(path: Path, place: Path) -> Finding:
+    free = shutil.disk_usage(place).free
+    told = str(path) if path == place else f"{path} (not there yet; looked at {place})"
+    text = f"{told}: {free / 1e9:.1f} GB free"
     return ok("storage", text) if free >= _LEAST_FREE_BYTES else warn("storage", text, "Make room before a large run.")
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -50,11 +51,8 @@ def starter_yaml(answers: Answers) -> str:
     return head + "".join(f"\n# {words}\n{_dump(data)}" for words, data in sections)
 
 
-def prompt_field(dataset: Path) -> str | None:
-    """The field that a prompt should use when the rows carry none: the first of the usual names. None when they do.
-
-    Raises NotFoundError without the file, ConfigError when its first row is no JSON object.
-    """
+def first_row(dataset: Path) -> dict[str, Any]:
+    """The dataset's first row. Raises NotFoundError without the file, ConfigError when it begins with no JSON object."""
     try:
         with dataset.open("rb") as file:
             line = file.readline()
@@ -66,13 +64,17 @@ def prompt_field(dataset: Path) -> str | None:
         raise ConfigError(f"the first line is not JSON ({error}).", "A row is one JSON object on one line.", dataset) from error
     if not isinstance(row, dict):
         raise ConfigError("the first line is no JSON object.", "A row is one JSON object on one line.", dataset)
-    if "responses_create_params" in row:
-        return None
-    found = next((name for name in ("question", "problem", "prompt", "instruction", "input") if name in row), None)
-    if found is None:
-        what = f"its rows have neither responses_create_params nor a usual field for a question: {', '.join(row)}."
-        raise ConfigError(what, "Give --prompt with a field in braces, such as '{task}'.", dataset)
-    return found
+    return row
+
+
+def has_requests(row: Mapping[str, Any]) -> bool:
+    """Whether the row carries its own request, so that it needs no prompt."""
+    return "responses_create_params" in row
+
+
+def usual_field(row: Mapping[str, Any]) -> str | None:
+    """The field that a prompt would use: the first of the usual names that the row has."""
+    return next((name for name in ("question", "problem", "prompt", "instruction", "input") if name in row), None)
 
 
 def _service(answers: Answers) -> dict[str, object]:

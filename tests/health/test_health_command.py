@@ -28,7 +28,7 @@ def test_a_file_is_checked_and_the_reports_are_named(tmp_path: Path) -> None:
     done = gym(artifacts.rollouts)
 
     assert done.returncode == 0, done.stderr
-    assert "0 healthy, 1 unhealthy, 1 unobserved (agent_turn_hollow 1)" in done.stdout
+    assert "0 healthy, 1 unhealthy, 1 unobserved (agent_turn_hollow 1); unobserved:" in done.stdout
     assert str(tmp_path / "saved_health.json") in done.stdout
     assert str(tmp_path / "saved_verdicts.jsonl") in done.stdout
 
@@ -52,7 +52,7 @@ def test_a_directory_of_a_run_stands_for_its_rollouts(above: int, tmp_path: Path
         pytest.param(["nowhere"], 3, "no such file or directory", id="no-such-path"),
         pytest.param(["."], 3, "there is no rollouts.jsonl", id="nothing-in-the-directory"),
         pytest.param([".", "--ignore", "hollow"], 2, "no such health check: hollow", id="unknown-check"),
-        pytest.param([".", "--workers", "0"], 2, "at least 1", id="no-workers"),
+        pytest.param([".", "--workers", "0"], 2, "'0' is not a whole number from 1", id="no-workers"),
         pytest.param(["r_failures.jsonl"], 3, "a companion of a run", id="companion"),
     ],
 )
@@ -78,5 +78,5 @@ def test_a_run_is_followed_by_a_check_unless_it_is_switched_off(is_on: bool, tmp
     done = project.gym("run", "-i", "0.jsonl", "-o", "out/r.jsonl", *address, *switch)
 
     assert done.returncode == 0, done.stderr
-    assert ("health: 0 healthy, 0 unhealthy, 4 unobserved" in done.stderr) is is_on
+    assert ("health: 0 healthy, 0 unhealthy, 4 unobserved; unobserved: nothing found" in done.stderr) is is_on
     assert (project.root / "out" / "r_health.json").exists() is is_on

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +40,26 @@ def dataset(project: Project, row: dict[str, object]) -> str:
     return str(path)
 
 
+def on_terminal(project: Project, arguments: list[str], answers: list[str]) -> str:
+    """What ``gym eval ARGUMENTS`` writes to a terminal on which ``answers`` are typed; it has to end with 0."""
+    master, slave = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "orchestrate.cli.main", "eval", *arguments],
+        cwd=project.root,
+        env=project.environment(),
+        stdin=slave,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        os.close(slave)
+        os.write(master, "".join(f"{answer}\n" for answer in answers).encode())
+        said, _ = process.communicate(timeout=60)
+        os.close(master)
+    assert process.returncode == 0, said
+    return said
+
+
 def scontrol(fake: FakeSlurm, **facts: object) -> None:
     values = {
         "accounting": "(null)",
@@ -67,7 +91,7 @@ def levels(shards: int = 0) -> dict[str, Level]:
     ],
 )  # fmt: skip
 def test_what_init_writes_passes_a_dry_run(project: Project, row: dict[str, object], more: list[str]) -> None:
-    written = project.gym("init", "--local", "--input", dataset(project, row), *MODEL, *more)
+    written = project.gym("init", "--compute", "local", "--input", dataset(project, row), *MODEL, *more)
 
     assert written.returncode == 0, written.stderr
     dry = project.gym("submit", "eval.yaml", "--dry-run")
@@ -78,7 +102,9 @@ def test_what_init_writes_passes_a_dry_run(project: Project, row: dict[str, obje
 def test_init_for_slurm_keeps_the_walltime_a_text(project: Project) -> None:
     rows = dataset(project, {"question": "1+1?", "expected_answer": "2"})
 
-    written = project.gym("init", "--slurm", "--partition", "batch", "--walltime", "12:00:00", "--input", rows, *MODEL)
+    written = project.gym(
+        "init", "--compute", "slurm", "--partition", "batch", "--walltime", "12:00:00", "--input", rows, *MODEL
+    )
 
     assert written.returncode == 0, written.stderr
     resolved = json.loads(project.gym("submit", "eval.yaml", "--resolve-only", "--json").stdout)
@@ -86,8 +112,39 @@ def test_init_for_slurm_keeps_the_walltime_a_text(project: Project) -> None:
     assert resolved["compute"]["cluster"]["partition"] == "batch"
 
 
+@pytest.mark.parametrize("is_there", [True, False], ids=["sbatch", "no-sbatch"])
+def test_init_says_what_it_chose_unasked(project: Project, tmp_path: Path, is_there: bool) -> None:
+    rows = dataset(project, {"question": "1+1?", "expected_answer": "2"})
+    fake = FakeSlurm(tmp_path / "bin")
+    path = fake.env["PATH"] if is_there else str(tmp_path / "empty")
+
+    done = project.gym("init", "--input", rows, *MODEL, env={"PATH": path})
+
+    assert done.returncode == 0, done.stderr
+    assert ("compute: slurm, since sbatch is found here" in done.stdout) is is_there
+    assert ("compute: local, since there is no sbatch here" in done.stdout) is not is_there
+    assert "prompt:  {question}, since the rows have no responses_create_params" in done.stdout
+    assert "grading: exact_match" in done.stdout
+
+
+def test_init_on_a_terminal_asks_again_at_each_wrong_answer(project: Project) -> None:
+    dataset(project, {"task": "1+1?", "expected_answer": "2"})
+    answers = ["nowhere.jsonl", "sums.jsonl", "{task}", "test-model", "ftp://x", "http://127.0.0.1:9/v1", "numbr", "number"]
+
+    said = on_terminal(project, ["init"], [*answers, "here", "local"])
+
+    assert "nowhere.jsonl: cannot be read" in said
+    assert "a row has: task, expected_answer" in said
+    assert "--model-url: is not an http or https URL" in said
+    assert "Did you mean 'number'" in said
+    assert "'here' is neither local nor slurm" in said
+    resolved = json.loads(project.gym("submit", "eval.yaml", "--resolve-only", "--json").stdout)
+    assert resolved["driver"]["benchmarks"]["sums"]["run"]["prompt_config"] == {"user": "{task}"}
+    assert resolved["compute"]["here"]["type"] == "local"
+
+
 def test_init_without_a_terminal_names_the_flag_that_is_missing(project: Project) -> None:
-    done = project.gym("init", "--local")
+    done = project.gym("init", "--compute", "local")
 
     assert done.returncode == 2
     assert "--input is missing" in done.stderr
@@ -98,7 +155,7 @@ def test_init_replaces_nothing_unless_told(project: Project) -> None:
     (project.root / "eval.yaml").write_text("mine")
     rows = dataset(project, {"question": "1+1?", "expected_answer": "2"})
 
-    refused = project.gym("init", "--local", "--input", rows, *MODEL)
+    refused = project.gym("init", "--compute", "local", "--input", rows, *MODEL)
 
     assert refused.returncode == 4
     assert (project.root / "eval.yaml").read_text() == "mine"
@@ -107,7 +164,7 @@ def test_init_replaces_nothing_unless_told(project: Project) -> None:
 def test_init_writes_nothing_that_cannot_be_submitted(project: Project) -> None:
     rows = dataset(project, {"question": "1+1?", "expected_answer": "2"})
 
-    done = project.gym("init", "--local", "--input", rows, *MODEL, "--verifier", "numbr")
+    done = project.gym("init", "--compute", "local", "--input", rows, *MODEL, "--verifier", "numbr")
 
     assert done.returncode == 2
     assert "Did you mean 'number'" in done.stderr
@@ -122,7 +179,15 @@ def test_the_doctor_finds_nothing_wrong_here(project: Project) -> None:
     assert done.returncode == 0, done.stdout
     found = {finding["subject"]: finding["level"] for finding in json.loads(done.stdout)}
     assert found["configuration"] == found["storage: lock"] == found["storage: replace"] == "ok"
-    assert not any(path.name.startswith(".doctor") for path in project.runs.iterdir())
+    assert not project.runs.exists()
+
+
+def test_the_doctor_leaves_no_directory_behind(project: Project) -> None:
+    done = project.gym("doctor", "--path", "new/runs")
+
+    assert f"{project.root / 'new' / 'runs'} (not there yet; looked at {project.root})" in done.stdout
+    assert "storage: lock" in done.stdout
+    assert list(project.root.iterdir()) == []
 
 
 def test_a_path_that_cannot_be_written_fails(project: Project) -> None:

@@ -63,7 +63,13 @@ def test_every_command_has_help_with_an_example(command: str) -> None:
         pytest.param(["eval", "submit"], "no configuration was named", id="no-file"),
         pytest.param(["eval", "submit", "a.yaml", "b.yaml"], "'b.yaml' is no override", id="two-files"),
         pytest.param(["eval", "run", "--model-api-key", "sk-1"], "Use --model-api-key-env", id="secret-as-argument"),
-        pytest.param(["eval", "run", "--limit", "many"], "invalid int value", id="not-a-number"),
+        pytest.param(["eval", "run", "--limit", "abc"], "--limit: 'abc' is not a whole number. See", id="not-a-number"),
+        pytest.param(["eval", "run", "-i"], "-i/--input: expected one argument. See", id="no-value"),
+        pytest.param(["eval", "health-check", "x", "--workers", "y"], "'y' is not a whole number", id="not-a-count"),
+        pytest.param(
+            ["eval", "submit", "a.yaml", "--limit", "3"], "++driver.benchmarks.NAME.run.limit=VALUE", id="flag-of-run"
+        ),
+        pytest.param(["eval", "submit", "nothing.yaml"], "Check the path of the YAML file.", id="no-such-file"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_and_ends_with_2(arguments: list[str], told: str) -> None:

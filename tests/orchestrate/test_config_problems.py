@@ -219,3 +219,14 @@ def test_a_misspelt_key_of_a_prompt_is_named_with_the_right_one(tmp_path: Path) 
 
     assert "driver.benchmarks.math.run.prompt_config.usr: unknown key. Did you mean 'user'?" in said
     assert "lax-or-strict" not in said
+
+
+@pytest.mark.parametrize("url", ["ftp://user:hunter2@host/v1", "user:hunter2@host", "http://user:hunter2@[host/v1"])
+def test_a_url_that_cannot_be_used_is_not_shown(url: str) -> None:
+    data = config()
+    data["services"]["m"] = {"type": "external", "url": url, "served_model_name": "x"}
+
+    message = problem(data)
+
+    assert "services.m.url: " in message
+    assert "hunter2" not in message

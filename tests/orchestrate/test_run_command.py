@@ -161,3 +161,26 @@ def test_what_cannot_work_is_one_line_and_creates_nothing(here: Here, more: list
     assert told in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not here.output.parent.exists()
+
+
+def test_the_yaml_of_a_submission_is_named_as_one(here: Here) -> None:
+    here.arguments()
+
+    done = here.project.gym("run", "--config", str(here.project.write()))
+
+    assert done.returncode == 2
+    assert "this is the YAML of a submission" in done.stderr
+    assert "gym eval submit" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_server_that_lists_another_model_is_warned_about(tmp_path: Path) -> None:
+    with ModelServer(tmp_path, listed_model="step-3000") as server:
+        done = Here(tmp_path, server).run()
+
+    assert done.returncode == 0, done.stderr
+    assert "warning: the server lists step-3000 and not test-model" in done.stderr
+
+
+def test_a_server_that_lists_the_model_is_not_warned_about(here: Here) -> None:
+    assert "warning" not in here.run().stderr

@@ -13,6 +13,7 @@ import pytest
 
 from orchestrate.cli import wait
 from orchestrate.rundir import RunDir
+from tests.orchestrate.fake_slurm import FakeSlurm
 from tests.orchestrate.project import Project
 
 pytestmark = pytest.mark.timeout(120)
@@ -62,6 +63,42 @@ def test_a_broken_shard_is_shown_and_the_others_are_counted(project: Project) ->
     assert "broken" in done.stdout
     assert "rollouts_attempts.jsonl:1" in done.stdout
     assert "(2/2)" in done.stdout
+
+
+def test_a_refused_submission_is_shown_with_its_reason(tmp_path: Path) -> None:
+    fake = FakeSlurm(tmp_path / "bin")
+    fake.program("sbatch", "echo 'sbatch: error: QOSMaxSubmitJobPerUserLimit' >&2; exit 1")
+    project = Project(tmp_path / "user", {"type": "slurm", "walltime": "1:00:00"})
+    project.benchmark("math", tasks=4, shards=3)
+    project.gym("submit", str(project.write()), env=fake.env)
+
+    done = project.gym("status", env=fake.env)
+
+    assert "math: shards 0 to 2 not submitted: sbatch: sbatch: error: QOSMaxSubmitJobPerUserLimit" in done.stdout
+    assert "3 no job" in done.stdout
+
+
+def test_a_job_that_is_gone_is_explained(tmp_path: Path) -> None:
+    fake = FakeSlurm(tmp_path / "bin")
+    project = Project(tmp_path / "user", {"type": "slurm", "walltime": "1:00:00"})
+    project.benchmark("math", tasks=4, shards=2)
+    project.gym("submit", str(project.write()), env=fake.env)
+    fake.program("squeue", "exit 0")
+
+    done = project.gym("status", env=fake.env)
+
+    assert "2 gone" in done.stdout
+    assert "2 unfinished shards have no live job (gone: it ended, or the scheduler has forgotten it)" in done.stdout
+    assert f"gym eval logs {project.run_dir.name} --failed" in done.stdout
+
+
+def test_the_table_that_a_wait_ends_with_says_which_answers_were_cut(tmp_path: Path) -> None:
+    project = Project(tmp_path / "user", {"type": "local"})
+    project.benchmark("math", tasks=4, marks="[[mode: length]]")
+
+    said = project.submit("--wait", timeout_s=100)
+
+    assert "math: 4 answers were cut by the token limit" in said
 
 
 def test_the_age_of_the_information_is_told(project: Project) -> None:
