@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 from dataclasses import replace
+from types import UnionType
 from typing import Any, TypeVar
 
 from collector.agents.base import Agent, AgentSettings
@@ -16,6 +17,7 @@ from collector.outcomes import (
     Failure,
     FailureClass,
     FailureKind,
+    Omitted,
     Stage,
     Verdict,
     is_reward,
@@ -29,18 +31,21 @@ T = TypeVar("T")
 
 async def run_attempt(
     row: dict[str, Any], agent: Agent[AgentSettings], verifier: Verifier[VerifierSettings], *, limit_s: float
-) -> Completed | Failure:
+) -> Completed | Failure | Omitted:
     """What became of one attempt. One task's failure, a bug of a plug-in included, is this task's failure only.
 
     An attempt that takes longer than ``limit_s`` seconds, grading included, is given up as a failure.
     """
     stage = Stage.AGENT
+    answer: Answer | Completed | Failure | Omitted | None = None
     limit = asyncio.timeout(limit_s)
     try:
         async with limit:
-            answer = await _sole(agent.answer(row), Answer)
-            if isinstance(answer, Failure):
+            answer = await _sole(agent.answer(row), Answer | Completed | Omitted)
+            if isinstance(answer, Failure | Omitted):
                 return answer
+            if isinstance(answer, Completed):
+                return _checked(answer)
             truncated = verdict_for_truncated(answer)
             if truncated is not None:
                 return Completed(answer=answer, verdict=truncated)
@@ -48,17 +53,17 @@ async def run_attempt(
             verdict = await _sole(verifier.verify(row, answer), Verdict)
     except Exception as error:  # noqa: BLE001 - a plug-in's bug fails its own rollout, never the run
         if isinstance(error, TimeoutError) and limit.expired():
-            return _too_long(limit_s, stage)
+            return _kept(_too_long(limit_s, stage), answer, verifier)
         _log.exception("the %s raised for task %s", _WHO[stage], row.get("_ng_task_index"))
-        return _bug(error, stage)
-    return verdict if isinstance(verdict, Failure) else _checked(answer, verdict)
+        return _kept(_bug(error, stage), answer, verifier)
+    return verdict if isinstance(verdict, Failure) else _checked(Completed(answer=answer, verdict=verdict))
 
 
 _WHO = {Stage.AGENT: "agent", Stage.VERIFICATION: "verifier"}
 _KINDS = {Stage.AGENT: FailureKind.AGENT_RUN_ERROR, Stage.VERIFICATION: FailureKind.VERIFIER_ERROR}
 
 
-async def _sole(call: Awaitable[T | Failure], kind: type[T]) -> T | Failure:
+async def _sole(call: Awaitable[T | Failure], kind: type[T] | UnionType) -> T | Failure:
     """What ``call`` returns. Raises TypeError for a foreign value, RuntimeError for a cancellation that nobody asked for."""
     try:
         value = await call
@@ -69,17 +74,25 @@ async def _sole(call: Awaitable[T | Failure], kind: type[T]) -> T | Failure:
         # A plug-in's own cancelled task or scope; let through, it would end a worker of the collector without a word.
         raise RuntimeError("it was cancelled from within") from error
     if not isinstance(value, kind | Failure):
-        raise TypeError(f"it returned {type(value).__name__}, not {kind.__name__} or Failure")
+        raise TypeError(f"it returned {type(value).__name__}, not {getattr(kind, '__name__', kind)} or Failure")
     return value
 
 
-def _checked(answer: Answer, verdict: Verdict) -> Completed | Failure:
-    reward = verdict.reward
+def _kept(failure: Failure, answer: object, verifier: Verifier[VerifierSettings]) -> Failure:
+    """``failure`` with the answer that was being graded, where a verifier's answers are kept to be judged again."""
+    if failure.stage is not Stage.VERIFICATION or not isinstance(answer, Answer) or not verifier.keeps_answers:
+        return failure
+    kind = FailureKind.JUDGE_FAILED
+    return replace(failure, failure_class=FailureClass.JUDGE_FAILED, kind=kind, response=answer.response)
+
+
+def _checked(done: Completed) -> Completed | Failure:
+    reward = done.verdict.reward
     if reward is None or (is_reward(reward) and type(reward) in (int, float) and abs(reward) < _EXACT):
-        return Completed(answer=answer, verdict=verdict)
+        return done
     if is_reward(reward):
         # A numpy scalar or a huge integer: the same number as the JSON type that every reader has.
-        return Completed(answer=answer, verdict=replace(verdict, reward=float(reward)))
+        return replace(done, verdict=replace(done.verdict, reward=float(reward)))
     return Failure(
         failure_class=FailureClass.AGENT_RUN_ERROR,
         kind=FailureKind.VERIFIER_ERROR,

@@ -100,6 +100,17 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServedBy:
+    """Which server of a NeMo Gym ran an attempt; stamped on its row so that results can be grouped by it."""
+
+    server: str
+    #: The implementation in the server's block: readers know by it which type of result the row holds.
+    result_type: str
+    #: The identity of a materialized task, as it was sent.
+    task_id: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """Why an attempt has no result. Nothing here invents a reward."""
 
@@ -119,11 +130,17 @@ class Failure:
     retry_after_s: float | None = None
     #: The attempt left a deliverable that the next one may judge instead of making another.
     reuse_deliverable: bool = False
+    #: What the other side left to look at, by name; kept as ``_ng_failure_<name>``.
+    evidence: dict[str, Any] = field(default_factory=dict[str, Any])
+    served_by: ServedBy | None = None
+    #: Further top-level keys for the row (what a judge said, and its tokens; what a server of NeMo Gym gave); none that ``is_reserved``.
+    extra: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
         _require("Failure", str, failure_class=self.failure_class, reason=self.reason)
         _require("Failure", str | None, kind=self.kind, exception_type=self.exception_type, response_body=self.response_body)
         _require("Failure", bool, terminal=self.terminal, reuse_deliverable=self.reuse_deliverable)
+        _require_open_keys("failure", self.extra)
         if self.source is FailureSource.ENVIRONMENT and self.delivery is not Delivery.DELIVERED:
             raise ValueError("a failure reported by the environment was delivered to it")
         # The journal is UTF-8, and what a server or an exception says need not be.
@@ -137,18 +154,24 @@ class Failure:
     def is_lost_connection(self) -> bool:
         """Whether the other side went away, or was not there, before it said anything."""
         gone = {FailureKind.TRANSPORT_PEER_DROP, FailureKind.TRANSPORT_UNREACHABLE}
-        return self.http_status is None and self.kind in gone and self.stage is not Stage.VERIFICATION
+        return self.http_status is None and (self.kind in gone if self.stage is not Stage.VERIFICATION else self._is_of_judge)
 
     @property
     def is_server_error(self) -> bool:
         """Whether the other side answered that it cannot serve (5xx)."""
-        return self.http_status is not None and self.http_status >= 500 and self.stage is not Stage.VERIFICATION
+        is_asked = self.stage is not Stage.VERIFICATION or self._is_of_judge
+        return self.http_status is not None and self.http_status >= 500 and is_asked
+
+    @property
+    def _is_of_judge(self) -> bool:
+        return self.failure_class == FailureClass.JUDGE_FAILED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """What an agent gives back for one task: an OpenAI Responses object and what a verifier needs of it."""
 
+    #: Empty for an environment that has none; the row then has no such key.
     response: dict[str, Any]
     text: str
     #: The model stopped at a token limit; kept with the row and counted beside the score.
@@ -174,9 +197,7 @@ class Verdict:
     def __post_init__(self) -> None:
         _require("Verdict", bool, masked=self.masked)
         _require("Verdict", str | None, kind=self.kind, reason=self.reason)
-        _require("Verdict", dict, extra=self.extra)
-        if bad := sorted(str(key) for key in self.extra if is_reserved(key)):
-            raise ValueError(f"keys of a verdict that are reserved: {', '.join(bad)}")
+        _require_open_keys("verdict", self.extra)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +206,7 @@ class Completed:
 
     answer: Answer
     verdict: Verdict
+    served_by: ServedBy | None = None
 
     @property
     def state(self) -> RolloutState:
@@ -214,6 +236,12 @@ def _require(what: str, kind: type | UnionType, /, **values: object) -> None:
     for name, value in values.items():
         if not isinstance(value, kind):
             raise TypeError(f"{what}.{name} is {type(value).__name__}, not {getattr(kind, '__name__', kind)}")
+
+
+def _require_open_keys(what: str, extra: dict[str, Any]) -> None:
+    _require(what.capitalize(), dict, extra=extra)
+    if extra and (bad := sorted(str(key) for key in extra if is_reserved(key))):
+        raise ValueError(f"keys of a {what} that are reserved: {', '.join(bad)}")
 
 
 def _utf8(text: str | None, limit: int) -> str | None:

@@ -13,7 +13,7 @@ import msgspec
 
 from collector import jsonl
 from collector.failure_record import FailureRecord, record_of
-from collector.outcomes import BODY_LIMIT, RESULT_KEYS, Completed, Failure
+from collector.outcomes import BODY_LIMIT, RESULT_KEYS, Completed, Failure, FailureClass, ServedBy
 
 TASK_INDEX: Final = "_ng_task_index"
 ROLLOUT_INDEX: Final = "_ng_rollout_index"
@@ -27,6 +27,19 @@ FAILURE_RECORD: Final = "_ng_failure_record"
 MIGRATED: Final = "_ng_migrated_invalid_judge_response"
 #: Of a failure row: the next attempt may judge the deliverable again that this one left; of a dispatched row: it shall.
 REUSE: Final = "reuse_cached_deliverable"
+#: Of a reply: its attempt is to leave no row.
+NO_PERSIST: Final = "_ng_no_persist"
+#: Begins every key of a failure row that says what went wrong.
+FAILURE_PREFIX: Final = "_ng_failure_"
+#: The server that answered, what type of result it gives, and the identity of a materialized task.
+ENVIRONMENT_SERVER: Final = "_ng_environment_server"
+RESULT_TYPE: Final = "_ng_result_type"
+TASK_ID: Final = "_ng_task_id"
+#: Keys of a failure row that its record decides, whatever a reply says.
+FAILURE_ALIASES: Final = frozenset(
+    FAILURE_PREFIX + name
+    for name in ("class", "terminal", "type", "message", "http_status", "response_body", "record", "stage")
+)
 #: The Responses API's word for an answer that stopped at the token limit.
 TOKEN_LIMIT: Final = "max_output_tokens"  # noqa: S105 - a reason, not a password
 
@@ -143,7 +156,9 @@ def inventory_line(row: Mapping[str, Any], task: int, repeat: int) -> bytes:
 def result_line(source: bytes, row: Mapping[str, Any], done: Completed, *, run_id: str, session: int, attempt: int) -> bytes:
     """The main-file row of a completed attempt. ``source`` is the inventory line that ``row`` was parsed from."""
     verdict = done.verdict
-    added: dict[str, Any] = {**verdict.extra, "response": done.answer.response}
+    added: dict[str, Any] = dict(verdict.extra)
+    if done.answer.response:
+        added["response"] = done.answer.response
     if verdict.reward is not None:
         added["reward"] = verdict.reward
     elif not verdict.masked:
@@ -152,7 +167,7 @@ def result_line(source: bytes, row: Mapping[str, Any], done: Completed, *, run_i
     if verdict.kind is not None or verdict.reason is not None:
         added["failure_kind"] = verdict.kind
         added["failure_reason"] = verdict.reason
-    return _splice(source, row, {**added, **_stamps(run_id, session, attempt)})
+    return _splice(source, row, {**added, **_stamps(run_id, session, attempt), **_server_stamps(done.served_by)})
 
 
 def failure_line(
@@ -168,6 +183,8 @@ def failure_line(
     """The sidecar row of a failed attempt: the task's own fields, the record, and NeMo Gym's aliases beside it."""
     record = record_of(failure, rollout_id=rollout_id, attempt=attempt, run_id=run_id)
     added: dict[str, Any] = {
+        **failure.extra,
+        **{FAILURE_PREFIX + name: value for name, value in failure.evidence.items()},
         FAILURE_CLASS: failure.failure_class,
         "_ng_failure_terminal": failure.terminal,
         "_ng_failure_type": failure.exception_type,
@@ -182,9 +199,11 @@ def failure_line(
         added["_ng_failure_stage"] = failure.stage.value
     if failure.response is not None:
         added["response"] = failure.response
+    if failure.failure_class == FailureClass.JUDGE_FAILED:
+        added["_ng_failure_judge_error"] = failure.reason
     if failure.reuse_deliverable:
         added[REUSE] = True
-    return _splice(source, row, {**added, **_stamps(run_id, session, attempt)})
+    return _splice(source, row, {**added, **_stamps(run_id, session, attempt), **_server_stamps(failure.served_by)})
 
 
 def parse_failure(line: bytes) -> tuple[RowStamp, FailureRecord]:
@@ -216,6 +235,13 @@ def _stamps(run_id: str, session: int, attempt: int) -> dict[str, Any]:
     if attempt:
         stamps[ATTEMPT_INDEX] = attempt
     return stamps
+
+
+def _server_stamps(served_by: ServedBy | None) -> dict[str, Any]:
+    if served_by is None:
+        return {}
+    stamps: dict[str, Any] = {ENVIRONMENT_SERVER: served_by.server, RESULT_TYPE: served_by.result_type}
+    return stamps if served_by.task_id is None else {**stamps, TASK_ID: served_by.task_id}
 
 
 def _splice(source: bytes, row: Mapping[str, Any], added: dict[str, Any]) -> bytes:

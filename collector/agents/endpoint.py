@@ -45,32 +45,55 @@ class Endpoint:
 
 def endpoint_of(run: RunSettings, settings: EndpointSettings, environ: Mapping[str, str] = os.environ) -> Endpoint:
     """The endpoint that a run speaks to. Raises ConfigError for a missing URL, an unset variable or an impossible value."""
-    return Endpoint(_base_url(run.policy_base_url), tuple(_header_lines(run, settings, environ)))
+    key = run.policy_api_key.get_secret_value() if run.policy_api_key else None
+    return endpoint_at(
+        run.policy_base_url,
+        url_key="policy_base_url",
+        section="agent",
+        headers=settings.headers,
+        api_key=key,
+        api_key_env=settings.api_key_env,
+        environ=environ,
+    )
 
 
-def _base_url(text: str | None) -> str:
+def endpoint_at(
+    url: str | None,
+    *,
+    url_key: str,
+    section: str,
+    headers: Mapping[str, EnvReference | str],
+    api_key: str | None = None,
+    api_key_env: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Endpoint:
+    """The endpoint at ``url``; problems are told under ``url_key`` and the keys of ``section``. Raises ConfigError."""
+    base_url = _base_url(url, url_key)
+    if api_key_env is not None:
+        api_key = _value(f"{section}.api_key_env", EnvReference(env=api_key_env), environ)
+    values = {name: _value(f"{section}.headers.{name}", value, environ) for name, value in headers.items()}
+    return Endpoint(base_url, tuple(_header_lines(values, api_key, section)))
+
+
+def _base_url(text: str | None, key: str) -> str:
     if text is None:
-        raise ConfigError("policy_base_url is missing.", "Give the server's URL up to and including /v1.")
+        raise ConfigError(f"{key} is missing.", "Give the server's URL up to and including /v1.")
     try:
         parts = urlsplit(text)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         usable = False
     if not usable or not text.isprintable() or " " in text:
-        raise ConfigError("policy_base_url is not an http or https URL.", "Write it like http://host:8000/v1.")
+        raise ConfigError(f"{key} is not an http or https URL.", "Write it like http://host:8000/v1.")
     return text.rstrip("/")
 
 
-def _header_lines(run: RunSettings, settings: EndpointSettings, environ: Mapping[str, str]) -> list[str]:
-    values = {name: _value(f"agent.headers.{name}", value, environ) for name, value in settings.headers.items()}
-    key = run.policy_api_key.get_secret_value() if run.policy_api_key else None
-    if settings.api_key_env is not None:
-        key = _value("agent.api_key_env", EnvReference(env=settings.api_key_env), environ)
+def _header_lines(values: dict[str, str], key: str | None, section: str) -> list[str]:
     if key and not any(name.lower() == "authorization" for name in values):
         values["Authorization"] = f"Bearer {key.strip()}"
     for name, value in values.items():
         if not name.isascii() or not name.replace("-", "").replace("_", "").isalnum():
-            raise ConfigError(f"agent.headers: {name!r} is not a header name.")
+            raise ConfigError(f"{section}.headers: {name!r} is not a header name.")
         if not value.isprintable():
             raise ConfigError(f"the value of header {name} has a line break or another control character.")
     return [f"{name}: {value}" for name, value in values.items()]

@@ -23,6 +23,8 @@ class Verifier(ABC, Generic[S_co]):
     """Grades answers of one run. The collector enters it once, calls ``verify`` per answer, and closes it."""
 
     Settings: ClassVar[type[VerifierSettings]]
+    #: True: grading costs what answering does, so an answer whose grading is given up is kept as ``judge_failed``.
+    keeps_answers: ClassVar[bool] = False
 
     def __init__(self, settings: S_co) -> None:
         self.settings = settings
@@ -70,6 +72,7 @@ VERIFIERS: Registry[Verifier[VerifierSettings]] = Registry(
         "number": "collector.verifiers.number:NumberVerifier",
         "multiple_choice": "collector.verifiers.choice:MultipleChoiceVerifier",
         "math": "collector.verifiers.math:MathVerifier",
+        "judge": "collector.verifiers.judge:JudgeVerifier",
         "python": "collector.verifiers.python:PythonVerifier",
     },
 )

@@ -10,6 +10,7 @@ import uvloop
 from collector import jsonl
 from collector.outcomes import Answer, Failure, Verdict, is_reward
 from collector.verifiers.base import VERIFIERS
+from tests.support.model_server import ModelServer
 from tests.verifiers.grading import verifier_of
 
 
@@ -25,6 +26,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "multiple_choice": {},
     "math": {"timeout_s": 30},
     "python": {"function": "tests.verifiers.test_contract:length"},
+    "judge": {
+        "base_url": "http://127.0.0.1:1/v1",
+        "model": "test-model",
+        "prompt": {"user": "[[answer: VERDICT: correct]] {expected_answer} {model_answer}"},
+    },
 }
 ROWS = {"multiple_choice": {"expected_answer": "B", "options": ["1", "2"]}}
 TEXTS = [
@@ -48,12 +54,13 @@ def test_every_built_in_verifier_is_tried_here() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SETTINGS))
-def test_any_text_gets_a_finite_reward_that_can_be_written_or_a_failure(name: str) -> None:
+def test_any_text_gets_a_finite_reward_that_can_be_written_or_a_failure(name: str, model_server: ModelServer) -> None:
     row = ROWS.get(name, {"expected_answer": "5"})
     before = jsonl.dumps(row)
 
     async def scenario() -> list[Verdict | Failure]:
-        async with verifier_of({"type": name, **SETTINGS[name]}) as verifier:
+        served = {"base_url": model_server.base_url} if name == "judge" else {}
+        async with verifier_of({"type": name, **SETTINGS[name], **served}) as verifier:
             verifier.check_row(row)
             return [await verifier.verify(row, Answer(response={}, text=text)) for text in TEXTS]
 

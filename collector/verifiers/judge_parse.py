@@ -1,0 +1,110 @@
+"""What a judge's words mean: a rule that finds the verdict in them, and labels or a range that make a reward of it.
+
+A verdict that is not one of the labels, or no number within the range, is no verdict: nothing here guesses.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from collector.settings import StrictModel
+from collector.verifiers.patterns import compile_pattern
+
+#: Decoration that models put around a word.
+_DECORATION: Final = " \t\r\n*_`\"'.,;:!#[](){}<>"
+#: Objects looked at from the end of a reply; a verdict stands in one of the last.
+_MOST_OBJECTS: Final = 50
+
+
+class LastLine(StrictModel):
+    """The last line that is not empty, or what follows its last colon."""
+
+    how: Literal["last_line"] = "last_line"
+
+
+class RegexRule(StrictModel):
+    """The last match of ``pattern``: its first group, or the whole where it has none."""
+
+    how: Literal["regex"]
+    pattern: str
+
+    @field_validator("pattern")
+    @classmethod
+    def _is_pattern(cls, value: str) -> str:
+        compile_pattern(value)
+        return value
+
+
+class JsonRule(StrictModel):
+    """The value of ``key`` in the last JSON object of the reply that has it."""
+
+    how: Literal["json"]
+    key: str = "verdict"
+
+
+def _named_rule(value: Any) -> Any:
+    return {"how": value} if isinstance(value, str) else value
+
+
+ParseRule: TypeAlias = Annotated[
+    Annotated[LastLine | RegexRule | JsonRule, Field(discriminator="how")], BeforeValidator(_named_rule)
+]
+
+
+def last_line(text: str) -> str | None:
+    """The last line of ``text`` that says something; of ``VERDICT: no`` what follows the colon."""
+    lines = [line for line in text.split("\n") if line.strip(_DECORATION)]
+    if not lines:
+        return None
+    before, colon, after = lines[-1].rpartition(":")
+    return after if colon and after.strip(_DECORATION) else before or lines[-1]
+
+
+def json_value(text: str, key: str) -> str | None:
+    """The value of ``key`` as text; None when no object of ``text`` has it."""
+    decoder = json.JSONDecoder()
+    end = len(text)
+    for _ in range(_MOST_OBJECTS):
+        begin = text.rfind("{", 0, end)
+        if begin < 0:
+            return None
+        end = begin
+        try:
+            value, _end = decoder.raw_decode(text, begin)
+        except (ValueError, RecursionError):
+            continue
+        if key in value:
+            found = value[key]
+            return found if isinstance(found, str) else json.dumps(found)
+    return None
+
+
+def label_reward(found: str, labels: dict[str, float]) -> tuple[str, float] | None:
+    """The label that ``found`` is, without decoration and whatever its case, with its reward; None when it is none."""
+    plain = found.strip(_DECORATION).casefold()
+    for label, reward in labels.items():
+        if label.strip(_DECORATION).casefold() == plain:
+            return label, reward
+    return None
+
+
+def score_reward(found: str, score_range: tuple[float, float]) -> float | None:
+    """The number that ``found`` is, scaled from ``score_range`` to 0 to 1; None when it is none within the range.
+
+    ``7/10`` is the number 7 when the range ends at 10.
+    """
+    low, high = score_range
+    number, slash, whole = found.strip(_DECORATION).partition("/")
+    try:
+        score = float(number)
+        if slash and float(whole) != high:
+            return None
+    except ValueError:
+        return None
+    if not math.isfinite(score) or not low <= score <= high:
+        return None
+    return (score - low) / (high - low)
