@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple
 
 from collector import durable, jsonl, rows
 from collector.artifacts import RunArtifacts
 from exporters.atif.lossy import LossyProfile
-from exporters.atif.profile import Choice, Context, Profile, RowError, choose
+from exporters.atif.profile import Choice, Context, Profile, choose
 from exporters.atif.strict import StrictProfile
 from exporters.source import ExportError, selected_lines
+from exporters.strict_rows import Place, RowError, parse_row, place_of
 
 MANIFEST_NAME: Final = "manifest.jsonl"
 #: The first that accepts a row converts it.
@@ -91,7 +91,7 @@ def find_bundle(source: RunArtifacts, destination: Path, context: Context) -> Pu
 
 def trajectories(source: RunArtifacts, context: Context, problems: Problems) -> Iterator[Trajectory]:
     """The trajectory of each selected row of ``source`` that has one; the others are added to ``problems``."""
-    seen: dict[tuple[int, int], str] = {}
+    seen: dict[Place, str] = {}
     for number, line in enumerate(selected_lines(source), start=1):
         try:
             yield _trajectory(line, context, seen)
@@ -99,67 +99,36 @@ def trajectories(source: RunArtifacts, context: Context, problems: Problems) -> 
             problems.add(number, str(error))
 
 
-def _trajectory(line: bytes, context: Context, seen: dict[tuple[int, int], str]) -> Trajectory:
-    row = _parse(line)
-    place = _place(row)
+def _trajectory(line: bytes, context: Context, seen: dict[Place, str]) -> Trajectory:
+    row = parse_row(line)
+    place = place_of(row)
     if place in seen:
-        raise RowError(f"rollout {place[0]}-{place[1]} occurs a second time")
+        raise RowError(f"rollout {place} occurs a second time")
     document = choose(PROFILES[context.profile], row).convert(row, context)
     agent = next(iter(seen.values()), document.agent.name)
     seen[place] = agent
     if document.agent.name != agent:
         raise RowError(f"it is of agent {document.agent.name!r}, and earlier rows are of {agent!r}")
-    data = document.encode()
-    name = f"{place[0]}-{place[1]}.json"
+    try:
+        data = document.encode()
+    except ValueError as error:
+        raise RowError(f"it cannot be written as a trajectory ({error})") from error
+    name = f"{place}.json"
     entry = {
-        rows.ROLLOUT_INDEX: place[1],
-        rows.TASK_INDEX: place[0],
+        rows.ROLLOUT_INDEX: place.repeat,
+        rows.TASK_INDEX: place.task,
         "expected_sha256": hashlib.sha256(data).hexdigest(),
         "trajectory_path": name,
     }
     return Trajectory(name, data, jsonl.canonical(entry) + b"\n")
 
 
-def _parse(line: bytes) -> dict[str, Any]:
-    if not line.strip():
-        raise RowError("a blank line")
-    try:
-        row = json.loads(line.decode(), object_pairs_hook=_distinct, parse_constant=_refuse)
-    except RecursionError as error:
-        raise RowError("invalid JSON (nested too deeply)") from error
-    except ValueError as error:
-        raise RowError(f"invalid JSON ({error})") from error
-    if not isinstance(row, dict):
-        raise RowError(f"a {type(row).__name__}, not an object")
-    return row
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    # Faster readers keep the last of two equal keys, and with it a value that nobody checked.
-    if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice in one object")
-    return found
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _place(row: dict[str, Any]) -> tuple[int, int]:
-    task, repeat = row.get(rows.TASK_INDEX), row.get(rows.ROLLOUT_INDEX)
-    for key, value in ((rows.TASK_INDEX, task), (rows.ROLLOUT_INDEX, repeat)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise RowError(f"{key} is {value!r}, not a number from 0")
-    return task, repeat  # pyright: ignore[reportReturnType] - checked in the loop
-
-
 def _raise_problems(problems: Problems, count: int, source: Path) -> None:
     if problems.count:
         more = problems.count - len(problems.listed)
         details = (*problems.listed, *([f"and {more} more"] if more else []))
-        what = f"{problems.count} rows have no trajectory: {problems.listed[0]}."
+        rows_have = "1 row has" if problems.count == 1 else f"{problems.count} rows have"
+        what = f"{rows_have} no trajectory: {problems.listed[0]}."
         raise ExportError(what, "Nothing was published.", source, details)
     if not count:
         raise ExportError("there are no rows.", "Nothing was published.", source)

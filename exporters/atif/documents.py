@@ -195,7 +195,10 @@ class Document(_Model):
                 yield from content if isinstance(content, tuple) else ()
 
     def encode(self) -> bytes:
-        """The file's bytes: two-space indent and a final newline; absent fields are left out."""
+        """The file's bytes: two-space indent and a final newline; absent fields are left out.
+
+        Raises ValueError for a value that is nested too deeply.
+        """
         fields = self.model_dump(mode="json", exclude_none=True)
         try:
             return orjson.dumps(fields, option=orjson.OPT_INDENT_2) + b"\n"

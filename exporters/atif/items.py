@@ -12,6 +12,8 @@ from exporters.atif.media import media_part
 
 #: Key under which everything that this exporter adds to a document stands.
 EXTRA: Final = "gym_eval"
+#: Levels of arguments that are kept as an object. A document adds its own, and pydantic and orjson write 254 in all.
+MOST_ARGUMENT_LEVELS: Final = 200
 _TEXT_TYPES: Final = frozenset({"input_text", "output_text", "text", "reasoning_text", "summary_text"})
 
 
@@ -190,7 +192,7 @@ def _call(item: Mapping[str, Any], position: int) -> ToolCall:
 
 
 def _arguments(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arguments as an object; text that is no JSON object is kept beside them as it is."""
+    """The arguments as an object; text that is no JSON object, or a very deep one, is kept beside them as it is."""
     if isinstance(value, dict):
         return value, {}
     if isinstance(value, str):
@@ -198,9 +200,20 @@ def _arguments(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
             parsed = jsonl.loads(value.encode())
         except ValueError:
             parsed = None
-        if isinstance(parsed, dict):
+        if isinstance(parsed, dict) and not _is_deeper(parsed, MOST_ARGUMENT_LEVELS):
             return parsed, {}
     return {}, {} if value is None else {"unparsed_arguments": value}
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    level = [value]
+    for _ in range(levels):
+        level = [part for item in level if isinstance(item, dict | list) for part in _parts(item)]
+    return bool(level)
+
+
+def _parts(item: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return item.values() if isinstance(item, dict) else item
 
 
 def _result(call_id: str | None, content: Content, known: set[str]) -> ObservationResult:

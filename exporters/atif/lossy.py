@@ -20,7 +20,8 @@ from pydantic import ValidationError
 from collector import rows
 from exporters.atif.documents import Agent, Content, Document, FinalMetrics, Step
 from exporters.atif.items import EXTRA, Turn, as_content, joined, metrics_of, parts_of, type_of
-from exporters.atif.profile import TRAJECTORY, Context, RowError
+from exporters.atif.profile import TRAJECTORY, Context
+from exporters.strict_rows import RowError
 
 NAME: Final = "response-to-atif-lossy-v1"
 _SOURCES: Final = {"system": "system", "developer": "system", "user": "user"}

@@ -8,13 +8,10 @@ from enum import StrEnum
 from typing import Any, Final, Protocol
 
 from exporters.atif.documents import SCHEMA_VERSION, Document, SchemaVersion
+from exporters.strict_rows import RowError
 
 #: The row's own record of its conversation, written where model calls are observed.
 TRAJECTORY: Final = "ng_trajectory"
-
-
-class RowError(ValueError):
-    """A row that has no trajectory under any profile; says why."""
 
 
 class Choice(StrEnum):

@@ -15,9 +15,10 @@ from pydantic import ValidationError
 from collector import rows
 from exporters.atif.documents import Agent, Document, FinalMetrics, Observation, Step, StepMetrics
 from exporters.atif.lossy import readable_text
-from exporters.atif.profile import TRAJECTORY, Context, RowError
+from exporters.atif.profile import TRAJECTORY, Context
 from exporters.atif.strict_items import EXTRA, Answer, content_of, kind_of, read_answer
 from exporters.atif.trajectory import Trajectory, call_of, check_call, read_trajectory
+from exporters.strict_rows import RowError
 
 NAME: Final = "ng-trajectory-to-atif-v1"
 _CALL_FIELDS: Final = ("model_call_id", "started_at", "completed_at", "duration_ms", "response_metadata", "token_stats")

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from collector import jsonl
 from exporters.atif.documents import Content, ObservationResult, TextPart, ToolCall
-from exporters.atif.profile import RowError
+from exporters.strict_rows import RowError
 
 #: Key under which this mapping puts what the format has no field for; the name is that of the mapping's origin.
 EXTRA: Final = "nemo_gym"

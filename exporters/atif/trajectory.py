@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from exporters.atif.profile import RowError
+from exporters.strict_rows import RowError
 
 _ROOT: Final = frozenset(
     {"schema_version", "task_id", "rollout_id", "invocations", "turns", "model_calls", "tool_calls", "gaps"}

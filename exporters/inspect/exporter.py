@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final
 
-from collector import jsonl, rows
+from collector import jsonl
 from collector.artifacts import RunArtifacts
 from exporters.atif.lossy import readable_text
 from exporters.base import RunExportConfig
@@ -18,6 +18,7 @@ from exporters.flatten import coverage_figures
 from exporters.inspect.samples import SCORER, is_measured, sample_of, summary_of
 from exporters.single_file import FileExportConfig, FileExporter, Sink
 from exporters.source import ExportError, read_coverage, selected_lines
+from exporters.strict_rows import Place, RowError, parse_row, place_of
 from exporters.trackers.package import read_config
 
 #: The format of inspect_ai's logs that is written.
@@ -58,16 +59,14 @@ class InspectExporter(FileExporter[FileExportConfig]):
     def write(self, artifacts: RunArtifacts, sink: Sink) -> int:
         """Write the log; its header last."""
         tally = _Tally()
-        seen: set[tuple[int, int]] = set()
+        seen: set[Place] = set()
         with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:  # pyright: ignore[reportArgumentType, reportCallIssue] - it only needs write and tell
-            for row in _rows(artifacts):
-                sample = sample_of(row)
-                place = (sample["id"], sample["epoch"])
-                if place in seen:
-                    raise ExportError(f"rollout {place[0]}-{place[1] - 1} occurs a second time.", where=artifacts.rollouts)
-                seen.add(place)
-                tally.see(row, sample)
-                _write(archive, f"samples/{place[0]}_epoch_{place[1]}.json", jsonl.dumps(sample))
+            for number, line in enumerate(selected_lines(artifacts), start=1):
+                try:
+                    sample, data = _sample(line, tally, seen)
+                except ValueError as error:
+                    raise ExportError(f"line {number}: {error}.", "Nothing was published.", artifacts.rollouts) from error
+                _write(archive, f"samples/{sample['id']}_epoch_{sample['epoch']}.json", data)
             header = _header(artifacts, tally)
             start = {key: header[key] for key in ("version", "eval", "plan")}
             _write(archive, "_journal/start.json", jsonl.dumps(start))
@@ -76,15 +75,17 @@ class InspectExporter(FileExporter[FileExportConfig]):
         return len(tally.summaries)
 
 
-def _rows(artifacts: RunArtifacts) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(selected_lines(artifacts), start=1):
-        try:
-            row, _ = readable_text(jsonl.loads(line))
-        except ValueError as error:
-            raise ExportError(f"line {number}: {error}.", "Nothing was published.", artifacts.rollouts) from error
-        if not isinstance(row, dict) or not all(isinstance(row.get(k), int) for k in (rows.TASK_INDEX, rows.ROLLOUT_INDEX)):
-            raise ExportError(f"line {number}: no row of a rollout.", "Nothing was published.", artifacts.rollouts)
-        yield row
+def _sample(line: bytes, tally: _Tally, seen: set[Place]) -> tuple[dict[str, Any], bytes]:
+    row, _ = readable_text(parse_row(line))
+    place = place_of(row)
+    if place in seen:
+        raise RowError(f"rollout {place} occurs a second time")
+    seen.add(place)
+    sample = sample_of(row)
+    # A sample is deeper than its row: what is at the limit cannot be written.
+    data = jsonl.dumps(sample)
+    tally.see(row, sample)
+    return sample, data
 
 
 def _write(archive: zipfile.ZipFile, name: str, data: bytes) -> None:

@@ -9,7 +9,8 @@ from typing import Any, Final
 from collector import rows
 from exporters.atif.documents import Content, Document, Step, TextPart
 from exporters.atif.lossy import LossyProfile
-from exporters.atif.profile import Context, RowError
+from exporters.atif.profile import Context
+from exporters.strict_rows import RowError
 
 SCORER: Final = "reward"
 _PROFILE: Final = LossyProfile()

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Final
 
 from collector.artifacts import RunArtifacts
 from exporters.base import RunExportConfig
 from exporters.single_file import FileExportConfig, FileExporter, Sink
 from exporters.source import selected_lines
-from exporters.tables.columns import Kind, kinds_of, values_of
+from exporters.tables.columns import Kind, kinds_of, readable, values_of
 from exporters.trackers.child import missing_package, require_package
 
 #: Bytes of rows that become one part of the file.
 _PART: Final = 8 << 20
+#: What a field is quoted for. Python's own writer, before 3.13, lets a lone CR pass, and readers end the row there.
+_QUOTED: Final = re.compile(r'[,"\r\n]')
 
 
 class CsvExporter(FileExporter[FileExportConfig]):
@@ -26,16 +27,11 @@ class CsvExporter(FileExporter[FileExportConfig]):
 
     def write(self, artifacts: RunArtifacts, sink: Sink) -> int:
         """Write the table."""
-        kinds = kinds_of(selected_lines(artifacts))
-        buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow(kinds)
+        kinds = kinds_of(selected_lines(artifacts), artifacts.rollouts)
+        sink.write(_csv_line(readable(name) for name in kinds))
         count = 0
         for part in _parts(selected_lines(artifacts)):
-            writer.writerows([_text(value) for value in values_of(line, kinds)] for line in part)
-            sink.write(buffer.getvalue().encode())
-            buffer.seek(0)
-            buffer.truncate()
+            sink.write(b"".join(_csv_line(values_of(line, kinds)) for line in part))
             count += len(part)
         return count
 
@@ -56,12 +52,12 @@ class ParquetExporter(FileExporter[FileExportConfig]):
         import pyarrow as pa  # noqa: PLC0415 - heavy, and only here
         from pyarrow import parquet  # noqa: PLC0415
 
-        kinds = kinds_of(selected_lines(artifacts))
+        kinds = kinds_of(selected_lines(artifacts), artifacts.rollouts)
         types: dict[Kind, Any] = {
-            Kind.BOOL: pa.bool_(), Kind.INT: pa.int64(), Kind.FLOAT: pa.float64(),
+            Kind.BOOL: pa.bool_(), Kind.INT: pa.int64(), Kind.LONG: pa.int64(), Kind.FLOAT: pa.float64(),
             Kind.TEXT: pa.string(), Kind.JSON: pa.string(),
         }  # fmt: skip
-        schema = pa.schema([(name, types[kind]) for name, kind in kinds.items()])
+        schema = pa.schema([(readable(name), types[kind]) for name, kind in kinds.items()])
         count = 0
         with parquet.ParquetWriter(sink, schema, compression="zstd") as writer:
             for part in _parts(selected_lines(artifacts)):
@@ -85,7 +81,14 @@ def _parts(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
         yield part
 
 
-def _text(value: Any) -> Any:
+def _csv_line(values: Iterable[Any]) -> bytes:
+    fields = [_csv_field(value) for value in values]
+    # A blank line is no row to a reader.
+    return (",".join(fields) if fields != [""] else '""').encode() + b"\n"
+
+
+def _csv_field(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return value
+    text = "" if value is None else str(value)
+    return f'"{text.replace(chr(34), chr(34) * 2)}"' if _QUOTED.search(text) else text

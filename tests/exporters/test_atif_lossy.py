@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from exporters.atif.bundle import PROFILES
 from exporters.atif.documents import Document
 from exporters.atif.lossy import LossyProfile
-from exporters.atif.profile import Choice, Context, RowError, choose
+from exporters.atif.profile import Choice, Context, choose
+from exporters.strict_rows import RowError
 
 CONTEXT = Context(session_id="s", agent_name="openai_chat", agent_version="1", exporter_version="0")
 CALL = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1, "b": null}'}

@@ -11,8 +11,9 @@ import pytest
 from exporters.atif.bundle import PROFILES
 from exporters.atif.documents import Document
 from exporters.atif.lossy import LossyProfile
-from exporters.atif.profile import Choice, Context, RowError, choose
+from exporters.atif.profile import Choice, Context, choose
 from exporters.atif.strict import StrictProfile
+from exporters.strict_rows import RowError
 from tests.exporters.observed_rows import message, observed_row
 
 CONTEXT = Context(session_id="s", agent_name="x", agent_version="1.0.0", exporter_version="9")
