@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import Callable, Sequence
 
 from collector import jsonl, rows
@@ -10,7 +11,7 @@ from collector.agents.base import Agent, AgentSettings
 from collector.attempt import run_attempt
 from collector.breaker import CircuitBreaker
 from collector.budget import DispatchBudget
-from collector.outcomes import Completed, Failure
+from collector.outcomes import Completed, Failure, Omitted
 from collector.queue import DispatchQueue
 from collector.record import Attempt, record
 from collector.retry import attempts_left, longest_first, may_dispatch, pause_s, pending
@@ -83,6 +84,9 @@ class Dispatcher:
     def _order(self) -> Sequence[int]:
         history = self._store.history
         indices = pending(history, self._settings.retry)
+        if self._settings.interleave_repeats:
+            # Stable: each round keeps the order of the tasks.
+            indices = array("i", sorted(indices, key=self._store.inventory.repeat))
         return longest_first(indices, history) if self._settings.dispatch_longest_first else indices
 
     def _fill(self) -> None:
@@ -178,9 +182,11 @@ class Dispatcher:
             row=jsonl.loads(source),
         )
         row = attempt.row
-        if attempt.number and self._session.may_reuse(index):
-            # Asked of this attempt only: what is recorded of it must not carry the permission on to the next.
-            row = {**row, rows.REUSE: True}
+        if attempt.number:
+            row = {**row, rows.ATTEMPT_INDEX: attempt.number}
+            if self._session.may_reuse(index):
+                # Asked of this attempt only: what is recorded of it must not carry the permission on to the next.
+                row[rows.REUSE] = True
         await self._session.dispatch(index, attempt.number)
         begun = self._clock()
         outcome = await run_attempt(row, self._agent, self._verifier, limit_s=self._settings.timeouts.attempt_s)
@@ -205,7 +211,7 @@ class Dispatcher:
             return False
         return self._stop.is_asked and self._stop.reason in TAKES_THE_SERVER
 
-    def _after(self, index: int, outcome: Completed | Failure) -> None:
+    def _after(self, index: int, outcome: Completed | Failure | Omitted) -> None:
         self.breaker.see(outcome, index)
         if self.breaker.verdict is not None:
             self._break()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import string
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,11 +11,10 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
-import yaml
-from pydantic import ValidationError
-
 from collector import jsonl, rows
+from collector.agents.base import AGENTS, RowMaker
 from collector.errors import ConfigError, CorruptArtifactError, DatasetError, NoTasksError, NotFoundError
+from collector.prompt import load_prompt, messages_of, seeded
 from collector.settings import PromptConfig, RunSettings
 
 #: Bytes read at once when a file of lines is scanned; a few copies of a block exist at a time.
@@ -50,34 +48,46 @@ def materialize(settings: RunSettings) -> Materialized:
     Identical input lines are one task, repeated; repeats of a task are adjacent. Raises DatasetError with file and line.
     """
     path = settings.input_jsonl_fpath
-    prompt = load_prompt(settings.prompt_config)
     hasher = hashlib.sha256()
-    lines: list[bytes] = []
-    for task, copies, row in _tasks(path, settings.limit, prompt, settings, hasher):
-        try:
-            lines.extend(_lines_of(row, task, copies * settings.num_repeats, is_seeded=settings.num_repeats_add_seed))
-        except ValueError as error:
-            raise DatasetError(f"{error}.", "Change the row.", f"{path}: task {task}") from error
+    maker = AGENTS.load(settings.agent["type"]).row_maker(settings)
+    lines = _made_lines(settings, maker, hasher) if maker else _repeated_lines(settings, hasher)
     if not lines:
         raise NoTasksError("the dataset has no rows.", "Nothing can be evaluated.", path)
     return Materialized(lines, hasher.hexdigest())
 
 
+def _made_lines(settings: RunSettings, maker: RowMaker, hasher: Any) -> list[bytes]:
+    """The rows that the agent makes of the dataset's, in (task, repeat) order."""
+    path = settings.input_jsonl_fpath
+    made: list[tuple[int, int, bytes]] = []
+    for number, line in islice(_dataset_lines(path), settings.limit):
+        hasher.update(line + b"\n")
+        where = f"{path}:{number}"
+        try:
+            for task, repeat, row in maker.rows_of(line, _object_in(line, where)):
+                made.append((task, repeat, rows.inventory_line(row, task, repeat)))
+        except ValueError as error:
+            raise DatasetError(f"{error}.", "Change the row, or the settings of the agent.", where) from error
+    maker.finish(path)
+    made.sort()
+    return [line for _, _, line in made]
+
+
+def _repeated_lines(settings: RunSettings, hasher: Any) -> list[bytes]:
+    path, repeats = settings.input_jsonl_fpath, settings.num_repeats
+    if not isinstance(repeats, int):
+        raise ConfigError("num_repeats: a map is for agents that run rows on several servers (nemo_gym); give a number.")
+    lines: list[bytes] = []
+    for task, copies, row in _tasks(path, settings.limit, load_prompt(settings.prompt_config), settings, hasher):
+        try:
+            lines.extend(_lines_of(row, task, copies * repeats, is_seeded=settings.num_repeats_add_seed))
+        except ValueError as error:
+            raise DatasetError(f"{error}.", "Change the row.", f"{path}: task {task}") from error
+    return lines
+
+
 def _lines_of(row: dict[str, Any], task: int, repeats: int, *, is_seeded: bool) -> list[bytes]:
-    return [rows.inventory_line(_seeded(row, repeat) if is_seeded else row, task, repeat) for repeat in range(repeats)]
-
-
-def load_prompt(config: PromptConfig | Path | None) -> PromptConfig | None:
-    """The prompt template itself, read from its YAML file when a path is given."""
-    if config is None or isinstance(config, PromptConfig):
-        return config
-    try:
-        return PromptConfig.model_validate(yaml.safe_load(config.read_text()))
-    except FileNotFoundError as error:
-        raise NotFoundError("there is no such prompt file.", "Check prompt_config.", config) from error
-    except (ValidationError, yaml.YAMLError) as error:
-        problem = " ".join(str(error).split())
-        raise ConfigError(f"not a prompt file: {problem}", "It has `user` and, if wanted, `system`.", config) from error
+    return [rows.inventory_line(seeded(row, repeat) if is_seeded else row, task, repeat) for repeat in range(repeats)]
 
 
 def _tasks(
@@ -112,12 +122,7 @@ def _dataset_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def _row(line: bytes, path: Path, number: int, prompt: PromptConfig | None, settings: RunSettings) -> dict[str, Any]:
     where = f"{path}:{number}"
-    try:
-        row = jsonl.loads(line)
-    except ValueError as error:
-        raise DatasetError(f"not JSON: {error}.", "Each line must be one JSON object.", where) from error
-    if not isinstance(row, dict):
-        raise DatasetError(f"a {type(row).__name__}, not an object.", "Each line must be one JSON object.", where)
+    row = _object_in(line, where)
     if reserved := sorted(key for key in row if key.startswith("_ng_")):
         raise DatasetError(f"the row has reserved keys: {', '.join(reserved)}.", "Remove keys that start with _ng_.", where)
     params = row.get("responses_create_params", {})
@@ -127,37 +132,23 @@ def _row(line: bytes, path: Path, number: int, prompt: PromptConfig | None, sett
     if prompt is not None:
         if "input" in params:
             raise DatasetError("the row has an input and the run a prompt_config.", "Use one of them.", where)
-        params["input"] = _messages(prompt, row, where)
+        try:
+            params["input"] = messages_of(prompt, row)
+        except ValueError as error:
+            raise DatasetError(f"{error}.", "Change prompt_config or the row.", where) from error
     if "input" not in params:
         raise DatasetError("no responses_create_params.input.", "Give the row one, or the run a prompt_config.", where)
     return {**row, "responses_create_params": params}
 
 
-def _messages(prompt: PromptConfig, row: dict[str, Any], where: str) -> list[dict[str, str]]:
-    parts = {"system": prompt.system, "user": prompt.user}
-    return [{"role": role, "content": _fill(text, row, where)} for role, text in parts.items() if text is not None]
-
-
-def _fill(template: str, row: dict[str, Any], where: str) -> str:
+def _object_in(line: bytes, where: str) -> dict[str, Any]:
     try:
-        return string.Formatter().vformat(template, (), row)
-    except (KeyError, IndexError, AttributeError, TypeError, ValueError) as error:
-        have = ", ".join(sorted(row)) or "no fields"
-        what = f"the prompt needs {error} and the row has {have}."
-        raise DatasetError(what, "Change prompt_config or the row.", where) from error
-
-
-def _seeded(row: dict[str, Any], repeat: int) -> dict[str, Any]:
-    params = dict(row["responses_create_params"])
-    metadata = params.get("metadata") or {}
-    if not isinstance(metadata, dict) or not isinstance(metadata.get("extra_body", "{}"), str):
-        raise ValueError("responses_create_params.metadata is not an object with a JSON text as extra_body")  # noqa: TRY004
-    body = jsonl.loads(metadata.get("extra_body", "{}").encode())
-    if not isinstance(body, dict):
-        raise ValueError("responses_create_params.metadata.extra_body is not the text of a JSON object")  # noqa: TRY004
-    metadata = dict(metadata)
-    metadata["extra_body"] = jsonl.dumps({**body, "seed": repeat}).decode()
-    return {**row, "responses_create_params": {**params, "metadata": metadata}}
+        row = jsonl.loads(line)
+    except ValueError as error:
+        raise DatasetError(f"not JSON: {error}.", "Each line must be one JSON object.", where) from error
+    if not isinstance(row, dict):
+        raise DatasetError(f"a {type(row).__name__}, not an object.", "Each line must be one JSON object.", where)
+    return row
 
 
 class Inventory:

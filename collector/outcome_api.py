@@ -56,7 +56,8 @@ async def _outcome(
     begun = asyncio.get_running_loop().time()
     outcome = await run_attempt(attempt.row, agent, verifier, limit_s=settings.timeouts.attempt_s)
     elapsed_s = asyncio.get_running_loop().time() - begun
-    return jsonl.loads(record(attempt, outcome, elapsed_s).line)
+    line = record(attempt, outcome, elapsed_s).line
+    return {**attempt.row, rows.NO_PERSIST: True} if line is None else jsonl.loads(line)
 
 
 def _attempts(inputs: Sequence[Mapping[str, Any]], settings: RunSettings, run_id: str) -> Iterator[Attempt]:

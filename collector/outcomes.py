@@ -133,7 +133,7 @@ class Failure:
     #: What the other side left to look at, by name; kept as ``_ng_failure_<name>``.
     evidence: dict[str, Any] = field(default_factory=dict[str, Any])
     served_by: ServedBy | None = None
-    #: Further top-level keys for the row (what a judge said, and its tokens; what a server of NeMo Gym gave); none that ``is_reserved``.
+    #: Further top-level keys for the row (what a judge said, and its tokens); none that ``is_reserved``.
     extra: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:

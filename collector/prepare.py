@@ -7,7 +7,7 @@ the same preparation repeated finishes it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,9 +18,10 @@ from collector import durable, jsonl
 from collector.agents.base import AGENTS, Agent, AgentSettings
 from collector.artifacts import RunArtifacts
 from collector.errors import ConfigError, DatasetError, IdentityError, RefusedError
-from collector.inventory import digest_of_lines, load_prompt
+from collector.inventory import digest_of_lines
 from collector.legacy import import_legacy
 from collector.manifest import Manifest, ShardPlace, check_identity, digest_of, read_manifest
+from collector.prompt import load_prompt
 from collector.settings import RunSettings, identity_of
 from collector.verifiers.base import VERIFIERS, Verifier, VerifierSettings
 
@@ -48,30 +49,38 @@ def validate_settings(model: type[M], values: dict[str, Any], key: str) -> M:
         raise ConfigError(f"{problems}.", f"Keys of {key}: {', '.join(model.model_fields)}.") from error
 
 
-def experiment_of(settings: RunSettings) -> dict[str, Any]:
-    """What makes saved work reusable: the settings that decide what is measured, plug-in settings included."""
+def experiment_of(settings: RunSettings, targets: Collection[str] = ()) -> dict[str, Any]:
+    """What makes saved work reusable: the settings that decide what is measured, plug-in settings included.
+
+    ``targets`` are the servers that the rows go to, where an agent has several; ``validate_rows`` finds them.
+    """
     agent, verifier = make_agent(settings), make_verifier(settings)
     prompt = load_prompt(settings.prompt_config)
     return {
         **identity_of(settings),
         "input_jsonl_fpath": settings.input_jsonl_fpath.name,
         "prompt_config": None if prompt is None else prompt.model_dump(),
-        "agent": identity_of(agent.settings),
+        "agent": {**identity_of(agent.settings), **agent.identity(targets)},
         "verifier": {**identity_of(verifier.settings), **verifier.identity()},
     }
 
 
-def validate_rows(settings: RunSettings, lines: Sequence[bytes]) -> None:
-    """Raise DatasetError for the first row that the agent cannot send or the verifier cannot grade."""
+def validate_rows(settings: RunSettings, lines: Sequence[bytes]) -> frozenset[str]:
+    """The servers that the rows go to. Raises DatasetError for the first that cannot be sent, or that cannot be graded."""
+    targets: set[str] = set()
     agent, verifier = make_agent(settings), make_verifier(settings)
     for line in lines:
         row = jsonl.loads(line)
         try:
             agent.check_row(row)
             verifier.check_row(row)
+            target = agent.target_of(row)
         except ValueError as error:
             where = f"{settings.input_jsonl_fpath}: task {row['_ng_task_index']}"
             raise DatasetError(f"{error}.", "Change the dataset, the agent or the verifier.", where) from error
+        if target is not None:
+            targets.add(target)
+    return frozenset(targets)
 
 
 def new_manifest(
@@ -80,11 +89,12 @@ def new_manifest(
     source_digest: str,
     *,
     benchmark: str,
+    targets: Collection[str] = (),
     shard: ShardPlace | None = None,
     run_id: str | None = None,
 ) -> Manifest:
-    """The manifest of a run over ``lines``; ``run_id`` is new unless given."""
-    config = jsonl.loads(jsonl.canonical(experiment_of(settings)))
+    """The manifest of a run over ``lines``, which go to ``targets``; ``run_id`` is new unless given."""
+    config = jsonl.loads(jsonl.canonical(experiment_of(settings, targets)))
     return Manifest(
         run_id=run_id or uuid.uuid4().hex,
         benchmark=benchmark,

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from collector import rows
-from collector.events import Failed, Success
-from collector.outcomes import Completed, Delivery, Failure, FailureClass, FailureKind, Stage
+from collector.events import Failed, OmittedEvent, Success
+from collector.outcomes import Completed, Delivery, Failure, FailureClass, FailureKind, Omitted, Stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +27,15 @@ class Attempt:
 class Record:
     """What goes to disk for one outcome; the commit fills in the place of the row."""
 
-    draft: Success | Failed
-    line: bytes
+    draft: Success | Failed | OmittedEvent
+    #: None for what leaves no row.
+    line: bytes | None
 
 
-def record(attempt: Attempt, outcome: Completed | Failure, elapsed_s: float) -> Record:
+def record(attempt: Attempt, outcome: Completed | Failure | Omitted, elapsed_s: float) -> Record:
     """The record of ``outcome``. A result that has no JSON becomes a failure, since it could not be read back."""
+    if isinstance(outcome, Omitted):
+        return Record(_omitted(attempt, outcome), None)
     if isinstance(outcome, Failure):
         return _any_failure(attempt, outcome, elapsed_s)
     try:
@@ -52,8 +55,8 @@ def _any_failure(attempt: Attempt, failure: Failure, elapsed_s: float) -> Record
     try:
         return _failure(attempt, failure, elapsed_s)
     except (ValueError, TypeError):
-        # Only the kept answer can have no JSON; without it the failure is still one.
-        return _failure(attempt, replace(failure, response=None), elapsed_s)
+        # Only what the other side gave can have no JSON; without it the failure is still one.
+        return _failure(attempt, replace(failure, response=None, extra={}, evidence={}), elapsed_s)
 
 
 def _failure(attempt: Attempt, failure: Failure, elapsed_s: float) -> Record:
@@ -74,6 +77,18 @@ def _failure(attempt: Attempt, failure: Failure, elapsed_s: float) -> Record:
         reason=failure.reason,
     )
     return Record(draft, line)
+
+
+def _omitted(attempt: Attempt, outcome: Omitted) -> OmittedEvent:
+    return OmittedEvent(
+        run_id=attempt.run_id,
+        session=attempt.session,
+        seq=-1,
+        at="",
+        rollout_id=attempt.rollout_id,
+        attempt_index=attempt.number,
+        reason=outcome.reason,
+    )
 
 
 def _common(attempt: Attempt, elapsed_s: float) -> dict[str, Any]:

@@ -63,6 +63,10 @@ Count = Annotated[int, BeforeValidator(_refuse_bool), Field(ge=1)]
 Seconds = Annotated[float, BeforeValidator(_refuse_bool), Field(gt=0, allow_inf_nan=False)]
 
 
+def _once(value: Any) -> Any:
+    return 1 if value is None else value
+
+
 def _named_plugin(value: Any) -> Any:
     if not isinstance(value, str):
         return value
@@ -142,7 +146,12 @@ class RunSettings(StrictModel):
     prompt_config: Prompt | None = None
     responses_create_params: dict[str, Any] = Field(default_factory=dict, description="merged over each row's, one level")
     limit: Count | None = None
-    num_repeats: Count = 1
+    num_repeats: Annotated[Count | dict[str, Count], BeforeValidator(_once)] = Field(
+        default=1, description="rollouts of each task; a map gives each agent of NeMo Gym its own number"
+    )
+    interleave_repeats: bool = Field(
+        default=False, json_schema_extra=REPORTING, description="start every task's first repeat before any second one"
+    )
     num_repeats_add_seed: bool = False
 
     policy_model_name: str | None = None
@@ -171,6 +180,15 @@ class RunSettings(StrictModel):
     health_check_ignored_checks: tuple[str, ...] = Field(
         default=(), json_schema_extra=REPORTING, description="checks that the health check leaves out"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _graded_by_its_agent(cls, data: Any) -> Any:
+        agent = _named_plugin(data.get("agent")) if isinstance(data, dict) else None
+        if isinstance(agent, dict) and agent.get("type") == "nemo_gym" and data.get("verifier") is None:
+            # The servers grade what they run, so there is nothing to choose.
+            return {**data, "verifier": {"type": "environment"}}
+        return data
 
     @model_validator(mode="after")
     def _typed_plugins(self) -> Self:

@@ -37,6 +37,7 @@ def run_problems(settings: RunSettings) -> Iterator[str]:
     yield from _told("agent", lambda: make_agent(settings))
     yield from _told("verifier", lambda: make_verifier(settings))
     yield from _told("policy_base_url", lambda: _check_endpoint(settings))
+    yield from _told("verifier", lambda: _check_grading(settings))
     headers: Any = settings.agent.get("headers")
     for key, value in headers.items() if isinstance(headers, dict) else ():
         if str(key).lower() in _SECRET_HEADERS and isinstance(value, str):
@@ -47,6 +48,14 @@ def _check_endpoint(settings: RunSettings) -> None:
     needs_url = issubclass(AGENTS.load(settings.agent["type"]).Settings, EndpointSettings)
     if needs_url and settings.policy_base_url is None:
         raise ConfigError("policy_base_url: is missing: the agent has no model to ask")
+
+
+def _check_grading(settings: RunSettings) -> None:
+    grades, kind = AGENTS.load(settings.agent["type"]).grades, settings.verifier["type"]
+    if grades and kind != "environment":
+        raise ConfigError(f"verifier: agent {settings.agent['type']} brings its grades: leave {kind!r} out")
+    if kind == "environment" and not grades:
+        raise ConfigError("verifier: environment is for agents whose servers grade, such as nemo_gym")
 
 
 def _told(key: str, act: Callable[[], object]) -> Iterator[str]:

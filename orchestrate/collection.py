@@ -41,7 +41,7 @@ def prepare(settings: RunSettings) -> PreparedRun:
     if problems:
         raise ConfigError("; ".join(problems) + ".")
     inventory = materialize(settings)
-    validate_rows(settings, inventory.lines)
+    targets = validate_rows(settings, inventory.lines)
     output = settings.output_jsonl_fpath
     if output.suffix != ".jsonl" or output.is_dir():
         raise ConfigError(f"output_jsonl_fpath: {output} is not the name of a .jsonl file.")
@@ -49,7 +49,7 @@ def prepare(settings: RunSettings) -> PreparedRun:
     if not settings.resume_from_cache and artifacts.manifest.exists():
         what = "there is a run at this path and resume_from_cache is off."
         raise RefusedError(what, "Use another output path, or move all files of that run away together.", output)
-    manifest = new_manifest(settings, inventory.lines, inventory.source_digest, benchmark=output.stem)
+    manifest = new_manifest(settings, inventory.lines, inventory.source_digest, benchmark=output.stem, targets=targets)
     saved = read_manifest(artifacts.manifest)
     if saved is not None and not settings.allow_unsafe_resume:
         # Asked again under the lock; asked here, a refusal does not even touch the lock's note.

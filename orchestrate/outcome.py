@@ -32,6 +32,7 @@ def check_experiment(artifacts: RunArtifacts, settings: RunSettings) -> None:
     saved = read_manifest(artifacts.manifest)
     if saved is None:
         raise NotFoundError("the shard was never prepared.", "Submit the run again.", artifacts.manifest)
-    config = jsonl.loads(jsonl.canonical(experiment_of(settings)))
+    targets = saved.config["agent"].get("targets", ())
+    config = jsonl.loads(jsonl.canonical(experiment_of(settings, targets)))
     wanted = saved.model_copy(update={"config": config, "config_digest": digest_of(config)})
     prepare_shard(artifacts, [], wanted, is_unsafe=settings.allow_unsafe_resume)

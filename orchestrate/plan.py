@@ -103,6 +103,8 @@ class Source:
 
     inventory: Materialized
     experiment: dict[str, Any]
+    #: The servers that its rows go to, where its agent has several.
+    targets: frozenset[str] = frozenset()
 
 
 def plan_submission(

@@ -203,7 +203,9 @@ def _plan_mode(plan: SubmitPlan) -> int | None:
 
 def _fill_shards(run: RunDir, benchmark: BenchmarkPlan, source: Source, settings: RunSettings) -> None:
     lines, digest = source.inventory.lines, benchmark.inventory_digest
-    whole = new_manifest(settings, lines, benchmark.source_digest, benchmark=benchmark.name, run_id=benchmark.run_id)
+    whole = new_manifest(
+        settings, lines, benchmark.source_digest, benchmark=benchmark.name, targets=source.targets, run_id=benchmark.run_id
+    )
     config = masked_yaml(settings)
     for index, hand in enumerate(deal(len(lines), benchmark.shards, seed=digest)):
         part = [lines[position] for position in hand]

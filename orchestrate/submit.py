@@ -33,8 +33,8 @@ def gather(loaded: Loaded) -> dict[str, Source]:
     found: dict[str, Source] = {}
     for name, settings in loaded.runs.items():
         inventory = materialize(settings)
-        validate_rows(settings, inventory.lines)
-        found[name] = Source(inventory, experiment_of(settings))
+        targets = validate_rows(settings, inventory.lines)
+        found[name] = Source(inventory, experiment_of(settings, targets), targets)
     return found
 
 

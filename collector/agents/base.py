@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-from collector.outcomes import Answer, Failure
+from collector.outcomes import Answer, Completed, Failure, Omitted
 from collector.registry import Registry
 from collector.settings import RunSettings, StrictModel
 
@@ -16,6 +18,17 @@ class AgentSettings(StrictModel):
     type: str
 
 
+class RowMaker(Protocol):
+    """Turns rows of a dataset into those that are sent, where an agent's own rules decide which and how many."""
+
+    def rows_of(self, line: bytes, row: dict[str, Any]) -> Iterator[tuple[int, int, dict[str, Any]]]:
+        """(task, repeat, row) for each rollout of the dataset's ``line``, which holds ``row``. Raises ValueError."""
+        ...
+
+    def finish(self, path: Path) -> None:
+        """Called after the last line of ``path``; raises DatasetError for what only the whole shows."""
+
+
 S_co = TypeVar("S_co", bound=AgentSettings, covariant=True)
 
 
@@ -23,10 +36,18 @@ class Agent(ABC, Generic[S_co]):
     """Answers tasks of one run. The collector enters it once, calls ``answer`` many times at once, and closes it."""
 
     Settings: ClassVar[type[AgentSettings]]
+    #: Whether its answers come graded; the verifier of such a run is ``environment`` and is never asked.
+    grades: ClassVar[bool] = False
 
     def __init__(self, settings: S_co, run: RunSettings) -> None:
         self.settings = settings
         self.run = run
+
+    @classmethod
+    def row_maker(cls, run: RunSettings) -> RowMaker | None:
+        """What makes the rows of ``run``; None where every row is sent as it stands, ``num_repeats`` times."""
+        del run
+        return None
 
     async def __aenter__(self) -> Self:
         return self
@@ -38,9 +59,19 @@ class Agent(ABC, Generic[S_co]):
         """Raise ValueError with what is wrong when ``row`` cannot be sent. Called for each row before any dispatch."""
         del row
 
+    def target_of(self, row: dict[str, Any]) -> str | None:
+        """Which of several servers ``row`` goes to; None when there is only the endpoint of the settings."""
+        del row
+        return None
+
+    def identity(self, targets: Collection[str]) -> dict[str, Any]:
+        """What beside the settings decides an answer (the settings of ``targets``, say); part of the experiment."""
+        del targets
+        return {}
+
     @abstractmethod
-    async def answer(self, row: dict[str, Any]) -> Answer | Failure:
-        """Answer the materialized row. ``row`` is shared: do not change it.
+    async def answer(self, row: dict[str, Any]) -> Answer | Completed | Failure | Omitted:
+        """Answer the materialized row. ``row`` is shared: do not change it. Completed is an answer with its grade.
 
         Whatever the other side does becomes a Failure with its kind, its delivery and the evidence. An exception that
         escapes is a bug in the agent; the collector records it against this one rollout and goes on.
@@ -52,6 +83,7 @@ AGENTS: Registry[Agent[AgentSettings]] = Registry(
     group="gym_eval.agents",
     base=Agent,
     builtin={
+        "nemo_gym": "collector.agents.nemo_gym.agent:NemoGymAgent",
         "openai_chat": "collector.agents.openai_chat:OpenAIChatAgent",
         "openai_responses": "collector.agents.openai_responses:OpenAIResponsesAgent",
     },

@@ -74,10 +74,11 @@ def answer_in(response: Any) -> Answer:
     reason = details.get("reason") if isinstance(details, dict) else None
     # The word of the interface is max_output_tokens; some servers write max_tokens.
     truncated = status == "incomplete" and reason in {"max_output_tokens", "max_tokens"}
-    return Answer(response=response, text=_text_of(response["output"]), truncated=truncated)
+    return Answer(response=response, text=text_in(response["output"]), truncated=truncated)
 
 
-def _text_of(output: list[Any]) -> str:
+def text_in(output: list[Any]) -> str:
+    """What the messages of a Responses object's output say, joined."""
     messages = [item for item in output if isinstance(item, dict) and item.get("type") == "message"]
     parts = [part for message in messages for part in message.get("content") or [] if isinstance(part, dict)]
     return "".join(part["text"] for part in parts if part.get("type") == "output_text" and isinstance(part.get("text"), str))

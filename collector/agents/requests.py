@@ -27,7 +27,8 @@ from collector.transport.trust import without_credentials
 
 _log = logging.getLogger(__name__)
 
-_NOT_EXECUTED: Final = frozenset({429, 503})
+#: Statuses of a model server that refused a request before it worked on it.
+NOT_EXECUTED: Final = frozenset({429, 503})
 _MAY_NOT_HAVE_RUN: Final = frozenset({429, 502, 503, 504})
 _TERMINAL: Final = frozenset({400, 413, 422})
 #: An operator sees that an endpoint is down within seconds, and once a minute as long as it is.
@@ -43,6 +44,7 @@ class Sender:
         client: HttpClient,
         retry: RetrySettings,
         *,
+        not_executed: frozenset[int] = NOT_EXECUTED,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -50,6 +52,7 @@ class Sender:
     ) -> None:
         self._client = client
         self._retry = retry
+        self._not_executed = not_executed
         self._clock = clock
         self._wall_clock = wall_clock
         self._sleep = sleep
@@ -68,8 +71,9 @@ class Sender:
             asked_s = asked_delay_s(exchange, self._wall_clock())
             elapsed_s = self._clock() - started
             delay_s = repeat_delay_s(
-                exchange, self._retry, tries=tries, elapsed_s=elapsed_s, asked_s=asked_s, chance=self._chance()
-            )
+                exchange, self._retry, tries=tries, elapsed_s=elapsed_s, asked_s=asked_s, chance=self._chance(),
+                not_executed=self._not_executed,
+            )  # fmt: skip
             if delay_s is None:
                 return failure_of(exchange, tries=tries, retry_after_s=asked_s)
             self._warn(url, exchange, delay_s)
@@ -84,24 +88,31 @@ class Sender:
 
 
 def repeat_delay_s(
-    exchange: Exchange, retry: RetrySettings, *, tries: int, elapsed_s: float, asked_s: float | None, chance: float
+    exchange: Exchange,
+    retry: RetrySettings,
+    *,
+    tries: int,
+    elapsed_s: float,
+    asked_s: float | None,
+    chance: float,
+    not_executed: frozenset[int] = NOT_EXECUTED,
 ) -> float | None:
     """Seconds until the request may be sent again inside this attempt; None when the attempt ends here. Pure.
 
     A wait that the server asked for is kept up to what is left of the deadline; ``chance`` is uniform in [0, 1).
     """
     left_s = retry.retry_deadline_s - elapsed_s
-    if not was_not_executed(exchange) or tries >= retry.max_tries or left_s <= 0:
+    if not was_not_executed(exchange, not_executed) or tries >= retry.max_tries or left_s <= 0:
         return None
     backoff_s = min(retry.backoff_s * 2.0 ** min(tries - 1, 30), retry.backoff_max_s) * (0.5 + chance / 2)
     return min(max(backoff_s, asked_s or 0.0), left_s)
 
 
-def was_not_executed(exchange: Exchange) -> bool:
-    """Whether the other side provably did no work for the request."""
+def was_not_executed(exchange: Exchange, statuses: frozenset[int] = NOT_EXECUTED) -> bool:
+    """Whether the other side provably did no work for the request; ``statuses`` are those that prove it."""
     if isinstance(exchange, TransportFailure):
         return exchange.delivery is Delivery.NOT_SENT
-    return exchange.status in _NOT_EXECUTED
+    return exchange.status in statuses
 
 
 def asked_delay_s(exchange: Exchange, now: float) -> float | None:

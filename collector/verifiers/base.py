@@ -67,6 +67,7 @@ VERIFIERS: Registry[Verifier[VerifierSettings]] = Registry(
     group="gym_eval.verifiers",
     base=Verifier,
     builtin={
+        "environment": "collector.verifiers.environment:EnvironmentVerifier",
         "exact_match": "collector.verifiers.text:ExactMatchVerifier",
         "regex": "collector.verifiers.text:RegexVerifier",
         "number": "collector.verifiers.number:NumberVerifier",
