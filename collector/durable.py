@@ -29,6 +29,8 @@ _BLOCK = 8 << 20
 #: Files of a staged directory from which on they are synced side by side, and how many at once.
 _MANY = 256
 _AT_ONCE = 16
+#: Pieces that Linux takes in one call.
+_MOST_PIECES = 1024
 
 
 _NO_DIRECTORY_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
@@ -116,7 +118,7 @@ def staged(path: Path, *, mode: int | None = None) -> Generator[StagedFile]:
 
 
 class StagedFile:
-    """A file under a temporary name, written from front to back."""
+    """A file under a temporary name, written from front to back, or at places that are known before."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -126,6 +128,22 @@ class StagedFile:
         """Add ``data`` at the end."""
         _write_all(self._descriptor, data)
         self.size_bytes += len(data)
+
+    def write_at(self, offset: int, lines: Sequence[memoryview]) -> None:
+        """Put ``lines`` one after the other from ``offset`` on; forked processes may do so side by side, each at its place."""
+        for begin in range(0, len(lines), _MOST_PIECES):
+            group = lines[begin : begin + _MOST_PIECES]
+            size = sum(map(len, group))
+            written = os.pwritev(self._descriptor, group, offset)
+            if written < size:
+                rest = memoryview(b"".join(group))
+                while written < size:
+                    written += os.pwrite(self._descriptor, rest[written:], offset + written)
+            offset += size
+
+    def read_range(self, offset: int, length: int) -> bytes:
+        """``length`` bytes from ``offset``, fewer when the file ends before."""
+        return os.pread(self._descriptor, length, offset)
 
 
 @contextmanager

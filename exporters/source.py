@@ -100,10 +100,7 @@ def selected_lines(artifacts: RunArtifacts) -> Iterator[bytes]:
             yield from file
         return
     for block in read_rows([read_shard(artifacts, RetrySettings())]):
-        offset = 0
-        for length in block.lengths:
-            yield block.data[offset : offset + length]
-            offset += length
+        yield from map(bytes, block.lines)
 
 
 @dataclass(frozen=True)

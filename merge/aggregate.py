@@ -6,26 +6,42 @@ Tasks are written as they are computed, one a line, so that a million of them ne
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import orjson
 
 from collector import durable
-from merge.attempts import AttemptFigures
+from merge.attempts import read_attempts
 from merge.counting import Zeros
-from merge.metrics import WEIGHTING, Metrics, across_repeats, coverage_metrics, field_metrics, group_metrics, key_metrics
-from merge.metrics import repeat_metrics as metrics_of_repeats
+from merge.fan_out import run_tasks
+from merge.metrics import (
+    WEIGHTING,
+    Metrics,
+    across_repeats,
+    coverage_metrics,
+    field_metrics,
+    group_metrics,
+    key_metrics,
+    parts_of_tasks,
+    repeat_metrics,
+)
 from merge.passes import pass_metrics
 from merge.plugins import plugin_metrics
-from merge.select import repeat_of
+from merge.shards import ShardView
 from merge.table import RowTable
 
 #: Bytes written at once.
 _BLOCK: Final = 1 << 20
 _INDENT: Final = b"\n      "
+#: Tasks encoded by one call, about half a megabyte of text, and rollouts from which on the work is shared out.
+_GROUPS: Final = 500
+_WORTH_IT: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +58,8 @@ class AgentRows:
     source_digest: str = ""
     is_partial: bool = False
     zeros: Zeros = field(default_factory=Zeros)
-    attempts: AttemptFigures | None = None
+    #: Where the journals are that say what all attempts cost.
+    shards: Sequence[ShardView] = ()
     #: Further metrics by name, from other people's packages.
     plugins: tuple[str, ...] = ()
 
@@ -82,15 +99,23 @@ def encode_aggregate(agents: Sequence[AgentRows]) -> Iterator[bytes]:
 
 def _entry(rows: AgentRows) -> Iterator[bytes]:
     table = rows.zeros.applied(rows.table)
-    repeats = metrics_of_repeats(table, rows.inventory)
-    passes = pass_metrics(table)
-    fields = field_metrics(table)
+    inventory = memoryview(array("q", rows.inventory) if not isinstance(rows.inventory, array) else rows.inventory)
+    tasks: list[Callable[[], Any]] = [
+        partial(_repeats, table, inventory),
+        partial(_performance, rows),
+        partial(pass_metrics, table),
+        partial(field_metrics, table),
+        *(partial(_groups, table, inventory[part]) for part in parts_of_tasks(inventory, _GROUPS)),
+    ]
+    results = run_tasks(tasks, is_worth_it=len(inventory) >= _WORTH_IT)
+    repeats, across = next(results)
+    performance, passes, fields = next(results), next(results), next(results)
     coverage = {**coverage_metrics(rows.table, expected=rows.expected), **rows.zeros.metrics(rows.table)}
     overall: Mapping[str, Any] = coverage
     if fields:
-        count = len({repeat_of(key) for key in rows.inventory})
+        count = len(np.unique(np.asarray(inventory) & 0xFFFFFFFF))
         plugins = plugin_metrics(rows.plugins, table)
-        overall = {"num_repeats": count, **fields, **passes.metrics, **across_repeats(repeats), **plugins, **coverage}
+        overall = {"num_repeats": count, **fields, **passes.metrics, **across, **plugins, **coverage}
     # Without one measured rollout there is nothing but coverage to tell.
     head: dict[str, Any] = {"partial": True} if rows.is_partial else {}
     head |= {"agent_ref": {"name": rows.agent}, "source_digest": rows.source_digest, "weighting": WEIGHTING}
@@ -98,15 +123,20 @@ def _entry(rows: AgentRows) -> Iterator[bytes]:
     yield b',\n    "agent_metrics": ' + _object(overall)
     yield b',\n    "key_metrics": ' + _object(key_metrics(fields, passes.metrics, coverage))
     yield b',\n    "per_sample_aggregate": ' + _object(passes.per_sample)
-    yield b',\n    "perf_summary": ' + _object(_performance(rows))
+    yield b',\n    "perf_summary": ' + _object(performance)
     yield b',\n    "group_level_metrics": '
-    yield from _array(group_metrics(table, rows.inventory))
+    yield from _array(results)
     yield b',\n    "repeat_level_metrics": '
-    yield from _array(repeats)
+    yield from _array(_lines(repeats))
+
+
+def _repeats(table: RowTable, inventory: Sequence[int]) -> tuple[list[dict[str, Any]], Metrics]:
+    repeats = repeat_metrics(table, inventory)
+    return repeats, across_repeats(repeats)
 
 
 def _performance(rows: AgentRows) -> Metrics:
-    return (rows.attempts or AttemptFigures()).metrics(rows.table)
+    return read_attempts(rows.shards).metrics(rows.table)
 
 
 def _members(values: Mapping[str, Any]) -> Iterator[bytes]:
@@ -120,9 +150,17 @@ def _object(value: Any) -> bytes:
     return orjson.dumps(value, option=orjson.OPT_INDENT_2).replace(b"\n", b"\n    ")
 
 
-def _array(entries: Iterable[dict[str, Any]]) -> Iterator[bytes]:
+def _groups(table: RowTable, inventory: Sequence[int]) -> bytes:
+    return b",".join(_lines(group_metrics(table, inventory)))
+
+
+def _lines(entries: Iterable[dict[str, Any]]) -> Iterator[bytes]:
+    return (_INDENT + orjson.dumps(entry) for entry in entries)
+
+
+def _array(entries: Iterable[bytes]) -> Iterator[bytes]:
     begin = b"["
     for entry in entries:
-        yield begin + _INDENT + orjson.dumps(entry)
+        yield begin + entry
         begin = b","
     yield b"[]" if begin == b"[" else b"\n    ]"

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from collector import jsonl
+from merge.row_numbers import EXTRACTED
 from merge.shards import ShardView
-from merge.table import EXTRACTED
 
 #: Some verifiers call it so, and some datasets call their expected answer so.
 _AMBIGUOUS: Final = "answer"

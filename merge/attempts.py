@@ -7,26 +7,26 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from collector import rows
-from collector.artifacts import RunArtifacts
 from collector.inventory import line_blocks
 from merge.figures import mean_of, quantile
 from merge.metrics import Metrics, present
-from merge.select import SelectedRows
+from merge.shards import ShardView
 from merge.table import RowTable
 
 TOKENS: Final = ("input_tokens", "output_tokens", "total_tokens")
 _QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
-#: Rows of attempts that were not selected, read at once.
 _SUCCESS: Final = "success"
-_FAILURE: Final = "failure"
+_OUTCOMES: Final = frozenset({_SUCCESS, "failure"})
 
 
 class _Outcome(msgspec.Struct, frozen=True, gc=False):
@@ -58,53 +58,52 @@ _rows: Final = msgspec.json.Decoder(_Row)
 
 @dataclass(slots=True)
 class AttemptFigures:
-    """Seconds of every attempt with an outcome and of every selected one; tokens of the attempts that were not selected."""
+    """Seconds of attempts with an outcome, of selected rows and of all others, and tokens of those others."""
 
-    all_s: array[float] = field(default_factory=lambda: array("d"))
     selected_s: array[float] = field(default_factory=lambda: array("d"))
+    other_s: array[float] = field(default_factory=lambda: array("d"))
     other_tokens: dict[str, array[float]] = field(default_factory=lambda: {name: array("d") for name in TOKENS})
     truncated: int = 0
-
-    def add(self, other: AttemptFigures) -> None:
-        """Take the figures of one more shard."""
-        self.all_s.extend(other.all_s)
-        self.selected_s.extend(other.selected_s)
-        for name, values in other.other_tokens.items():
-            self.other_tokens[name].extend(values)
-        self.truncated += other.truncated
 
     def metrics(self, table: RowTable) -> Metrics:
         """``attempts/*`` over all attempts, ``selected/*`` over the rows of ``table``, and the count of truncated answers."""
         metrics: Metrics = {"selected/truncated": self.truncated}
-        metrics.update(_seconds("attempts/elapsed_s", self.all_s))
+        metrics.update(_seconds("attempts/elapsed_s", self.selected_s + self.other_s))
         metrics.update(_seconds("selected/elapsed_s", self.selected_s))
         for name in TOKENS:
-            selected = present(table.column(name)) if name in table.fields else []
+            selected = array("d", present(table.column(name))) if name in table.fields else array("d")
             metrics.update(_tokens(f"selected/{name}", selected))
-            metrics.update(_tokens(f"attempts/{name}", [*selected, *self.other_tokens[name]]))
+            metrics.update(_tokens(f"attempts/{name}", selected + self.other_tokens[name]))
         return metrics
 
 
-def read_attempts(artifacts: RunArtifacts, selected: SelectedRows, *, journal_size: int) -> AttemptFigures:
-    """The figures of one shard, from the first ``journal_size`` bytes of its journal. Masked rows count: they were paid for."""
+def read_attempts(shards: Iterable[ShardView]) -> AttemptFigures:
+    """The figures of ``shards``, from their journals as far as they were read. Masked rows count: they were paid for."""
     figures = AttemptFigures()
-    offsets = _offsets_if_some_are_not(selected, artifacts.journal, journal_size)
-    for event in _outcomes(artifacts.journal, journal_size):
-        is_selected = event.event == _SUCCESS and (offsets is None or event.offset in offsets)
-        if event.elapsed_s is not None:
-            figures.all_s.append(event.elapsed_s)
-            if is_selected:
-                figures.selected_s.append(event.elapsed_s)
-        if not is_selected:
-            path = artifacts.rollouts if event.event == _SUCCESS else artifacts.failures
-            _add_tokens(figures, _bytes_at(path, event))
+    for shard in shards:
+        figures.truncated += shard.coverage.truncated
+        journal = shard.marks.get(shard.artifacts.journal)
+        if journal is not None:
+            _read_shard(figures, shard, journal.size_bytes)
     return figures
 
 
-def _offsets_if_some_are_not(selected: SelectedRows, journal: Path, size: int) -> frozenset[int] | None:
-    """The offsets of the selected rows; None when every success is selected, as in nearly every shard."""
-    successes = sum(event.event == _SUCCESS for event in _outcomes(journal, size))
-    return None if successes <= len(selected) else frozenset(selected.offsets)
+def _read_shard(figures: AttemptFigures, shard: ShardView, journal_size: int) -> None:
+    # In nearly every shard each attempt has a row that was selected, and nothing needs to be looked up.
+    is_plain = shard.coverage.attempts == len(shard.rows)
+    selected = np.sort([] if is_plain else np.asarray(shard.rows.offsets))
+    for event in _outcomes(shard.artifacts.journal, journal_size):
+        is_selected = is_plain or (event.event == _SUCCESS and _holds(selected, event.offset))
+        if event.elapsed_s is not None:
+            (figures.selected_s if is_selected else figures.other_s).append(event.elapsed_s)
+        if not is_selected:
+            path = shard.artifacts.rollouts if event.event == _SUCCESS else shard.artifacts.failures
+            _add_tokens(figures, _bytes_at(path, event))
+
+
+def _holds(ordered: npt.NDArray[np.int64], value: int) -> bool:
+    place = np.searchsorted(ordered, value)
+    return bool(place < len(ordered) and ordered[place] == value)
 
 
 def _outcomes(journal: Path, size: int) -> Iterator[_Outcome]:
@@ -112,9 +111,7 @@ def _outcomes(journal: Path, size: int) -> Iterator[_Outcome]:
     for block in line_blocks(journal):
         whole = block[: min(size - read, block.rfind(b"\n") + 1)]
         read += len(block)
-        for event in _events.decode_lines(whole):
-            if event.event in (_SUCCESS, _FAILURE):
-                yield event
+        yield from (event for event in _events.decode_lines(whole) if event.event in _OUTCOMES)
         if read >= size:
             return
 
@@ -137,16 +134,20 @@ def _add_tokens(figures: AttemptFigures, line: bytes) -> None:
             figures.other_tokens[name].append(float(value))
 
 
-def _seconds(name: str, values: Sequence[float]) -> Metrics:
+def _seconds(name: str, values: array[float]) -> Metrics:
     if not values:
         return {}
-    ordered = sorted(values)
+    ordered = _sorted(values)
     shown = {f"{name}/{label}": quantile(ordered, fraction) for label, fraction in _QUANTILES.items()}
     return {f"{name}/mean": mean_of(ordered), **shown, f"{name}/max": ordered[-1], f"{name}/count": len(ordered)}
 
 
-def _tokens(name: str, values: Sequence[float]) -> Metrics:
+def _tokens(name: str, values: array[float]) -> Metrics:
     if not values:
         return {}
-    ordered = sorted(values)
+    ordered = _sorted(values)
     return {f"{name}/mean": mean_of(ordered), f"{name}/median": quantile(ordered, 0.5), f"{name}/total": sum(ordered)}
+
+
+def _sorted(values: array[float]) -> list[float]:
+    return np.sort(np.asarray(values)).tolist()

@@ -18,7 +18,6 @@ from collector.errors import RefusedError, UnavailableError
 from collector.manifest import Manifest
 from merge.aggregate import AgentRows, publish_aggregate
 from merge.answers import answer_field_of
-from merge.attempts import AttemptFigures, read_attempts
 from merge.counting import OFF, Counting, coverage_fields, zeros_of
 from merge.coverage import encode_coverage, total_coverage
 from merge.identity import Inputs
@@ -26,7 +25,8 @@ from merge.legacy import LegacyInputs
 from merge.publish import Part, publish_parts, sweep_leftovers
 from merge.receipt import ProjectionState, Receipt, check_projection, input_record, output_record
 from merge.row_blocks import read_rows
-from merge.select import OverlapError, order_runs
+from merge.row_numbers import NumberReader
+from merge.select import OverlapError, merge_keys
 from merge.shards import ShardView
 from merge.table import RowTable
 
@@ -123,16 +123,13 @@ def plan_legacy(found: LegacyInputs, reporting: Reporting | None = None) -> Gene
 
 def whole_inventory(shards: Sequence[ShardView]) -> array[int]:
     """The rising keys of all rollouts. Raises RefusedError when a rollout belongs to two shards."""
-    keys: array[int] = array("q")
     try:
-        for run in order_runs([shard.keys for shard in shards]):
-            keys.extend(shards[run.shard].keys[run.begin : run.end])
+        return merge_keys([shard.keys for shard in shards])
     except OverlapError as error:
         first, second = (shards[shard].artifacts.rollouts for shard in error.shards)
         raise RefusedError(
             f"{error.rollout} is in both inputs: {first} and {second}.", "Merge only shards of one plan."
         ) from error
-    return keys
 
 
 def published_receipt(merged: RunArtifacts, generation: Generation) -> Receipt | None:
@@ -164,7 +161,7 @@ def publish_generation(merged: RunArtifacts, generation: Generation) -> Receipt:
 def _publish(merged: RunArtifacts, generation: Generation, agents: Sequence[AgentShards]) -> Receipt:
     shards = generation.shards
     manifest = shards[0].manifest
-    parts = [Part(agent.shards, RowTable(answer_field_of(agent.shards))) for agent in agents]
+    parts = [Part(agent.shards, answer_field_of(agent.shards)) for agent in agents]
     written = publish_parts(merged.rollouts, parts)
     coverage = generation.encoded_coverage()
     durable.publish(merged.coverage, coverage)
@@ -195,21 +192,15 @@ def publish_metrics_only(merged: RunArtifacts, generation: Generation) -> None:
     """Publish the metrics of ``generation`` at ``merged``. Raises CorruptArtifactError for a damaged row."""
     entries: list[AgentRows] = []
     for agent in generation.agents():
-        table = RowTable(answer_field_of(agent.shards))
+        table, reader = RowTable(), NumberReader(answer_field_of(agent.shards))
         for block in read_rows(agent.shards):
-            table.see(block)
+            table.add(reader.read(block))
         entries.append(agent_rows(generation, agent, table))
     publish_aggregate(merged.aggregate, entries)
 
 
 def agent_rows(generation: Generation, agent: AgentShards, table: RowTable) -> AgentRows:
     """What the metrics file says of one agent."""
-    attempts = AttemptFigures()
-    for shard in agent.shards:
-        attempts.truncated += shard.coverage.truncated
-        journal = shard.marks.get(shard.artifacts.journal)
-        if journal is not None:
-            attempts.add(read_attempts(shard.artifacts, shard.rows, journal_size=journal.size_bytes))
     return AgentRows(
         agent=agent.agent,
         table=table,
@@ -218,7 +209,7 @@ def agent_rows(generation: Generation, agent: AgentShards, table: RowTable) -> A
         source_digest=agent.source_digest,
         is_partial=generation.is_partial,
         zeros=zeros_of(agent.shards, generation.reporting.counting),
-        attempts=attempts,
+        shards=agent.shards,
         plugins=generation.reporting.plugins,
     )
 

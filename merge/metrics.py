@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final, TypeAlias
+
+import numpy as np
 
 from collector import rows
 from merge.figures import NO_FIGURES, Summary, mean_of, quantile, summarize
@@ -44,20 +46,34 @@ def field_metrics(table: RowTable) -> Metrics:
 
 
 def group_metrics(table: RowTable, inventory: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """One entry for each task of the ``inventory`` (rising keys): counts, rollouts and five figures a field."""
-    columns = [(_names_of(name), table.column(name), is_whole(table.column(name))) for name in table.fields]
-    rewards = table.column(REWARD)
+    """One entry for each task of ``inventory``: counts, rollouts and five figures a field.
+
+    ``inventory`` holds rising keys: of all rollouts, or of some whole tasks that follow each other.
+    """
     keys = table.keys
+    begin = bisect_left(keys, inventory[0]) if inventory else 0
+    last = bisect_right(keys, inventory[-1], begin) if inventory else 0
+    columns = {name: table.column(name)[begin:last] for name in table.fields}
+    figures = [(_names_of(name), column, is_whole(column)) for name, column in columns.items()]
+    rewards = columns.get(REWARD) or array("d", [math.nan]) * (last - begin)
+    keys = keys[begin:last]
     begin = 0
     for task, expected in groupby(inventory, key=task_of):
         count = sum(1 for _ in expected)
         end = bisect_left(keys, (task + 1) << 32, begin)
         group = _group(task, count, keys[begin:end], rewards[begin:end])
-        for names, column, whole in columns:
+        for names, column, whole in figures:
             values = column[begin:end] if whole else present(column[begin:end])
             group.update(zip(names, summarize(values) or NO_FIGURES, strict=True))
         yield group
         begin = end
+
+
+def parts_of_tasks(inventory: Sequence[int], size: int) -> list[slice]:
+    """``inventory`` (rising keys) in parts of at most ``size`` tasks, none of which is divided."""
+    tasks = np.asarray(inventory) >> 32
+    starts = np.flatnonzero(np.diff(tasks, prepend=-1))[::size].tolist()
+    return [slice(begin, end) for begin, end in zip(starts, [*starts[1:], len(tasks)], strict=True)]
 
 
 def repeat_metrics(table: RowTable, inventory: Sequence[int]) -> list[dict[str, Any]]:

@@ -7,19 +7,22 @@ family. All figures of it, deviations included, are on the scale 0 to 100.
 from __future__ import annotations
 
 import math
-from array import array
-from collections.abc import Sequence
-from functools import lru_cache
-from itertools import groupby
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from itertools import chain, repeat
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from merge.figures import deviation, mean_of, pass_at
 from merge.metrics import REWARD, Metrics
-from merge.table import NO_ANSWER, NO_ROW, RowTable
+from merge.row_numbers import NO_ANSWER, NO_ROW
+from merge.table import RowTable
 
 MISSING_ANSWER: Final = "no_answer"
-#: One object for every right and every wrong answer; a million of their own would need 24 MB.
-_SHARED: Final = {0.0: 0.0, 1.0: 1.0}
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Integers: TypeAlias = npt.NDArray[np.int64]
 
 
 class Passes(NamedTuple):
@@ -29,113 +32,149 @@ class Passes(NamedTuple):
     per_sample: dict[str, list[float]]
 
 
-class _Task(NamedTuple):
-    """Scored rollouts in the order of their repeats; ``answers`` are equal numbers for equal answers."""
+class _Samples(NamedTuple):
+    """Scores of all tasks in one array: those of a task follow each other from its ``starts`` on, ``counts`` of them."""
 
-    rewards: list[float]
-    answers: array[int]
+    values: Floats
+    starts: Integers
+    counts: Integers
+
+    @property
+    def most(self) -> int:
+        """The largest number of scores that a task has."""
+        return int(self.counts.max(initial=0))
+
+    def nth(self, index: int, chosen: npt.NDArray[np.bool_]) -> Floats:
+        """Score ``index`` of each of the ``chosen`` tasks, all of which have one."""
+        return self.values[self.starts[chosen] + index]
 
 
 def pass_metrics(table: RowTable) -> Passes:
     """The family of ``table``; nothing when a reward lies outside [0, 1], since a percentage would mean nothing then."""
-    tasks = _tasks(table)
-    rewards = [task.rewards for task in tasks]
-    if any(not 0 <= reward <= 1 for task in rewards for reward in task):
+    keys, rewards, answers = (np.asarray(column) for column in (table.keys, table.column(REWARD), table.answers))
+    is_scored = ~np.isnan(rewards)
+    rewards, answers, tasks = rewards[is_scored], answers[is_scored], keys[is_scored] >> 32
+    if np.any((rewards < 0) | (rewards > 1)):
         return Passes({}, {})
-    metrics = _family(REWARD, rewards)
-    for k in range(1, max(map(len, rewards), default=0) + 1):
-        metrics[f"pass@{k}/num_tasks"] = sum(len(task) >= k for task in rewards)
-    scores = {REWARD: rewards}
+    scored = _samples(tasks, rewards)
+    metrics = _family(REWARD, scored)
+    for k in range(1, scored.most + 1):
+        metrics[f"pass@{k}/num_tasks"] = int(np.count_nonzero(scored.counts >= k))
+    scores = {REWARD: scored}
     if table.has_answers:
-        metrics.update(_votes(tasks))
-        asked = [[1.0 if answer == NO_ANSWER else 0.0 for answer in task.answers if answer != NO_ROW] for task in tasks]
-        scores[MISSING_ANSWER] = [task for task in asked if task]
-        metrics.update(_family(MISSING_ANSWER, scores[MISSING_ANSWER]))
-    return Passes(metrics, {name: _each_repeat(found) for name, found in scores.items() if found})
+        metrics.update(_votes(scored, answers))
+        is_asked = answers != NO_ROW
+        asked = _samples(tasks[is_asked], (answers[is_asked] == NO_ANSWER).astype(np.float64))
+        scores[MISSING_ANSWER] = asked
+        metrics.update(_family(MISSING_ANSWER, asked))
+    return Passes(metrics, {name: _each_repeat(found) for name, found in scores.items() if found.most})
 
 
-def _tasks(table: RowTable) -> list[_Task]:
-    triples = zip(table.keys, table.column(REWARD), table.answers, strict=True)
-    found: list[_Task] = []
-    for _, group in groupby(triples, key=lambda triple: triple[0] >> 32):
-        scored = [(_SHARED.get(reward, reward), answer) for _, reward, answer in group if not math.isnan(reward)]
-        if scored:
-            found.append(_Task([reward for reward, _ in scored], array("q", [answer for _, answer in scored])))
-    return found
+def _samples(tasks: Integers, values: Floats) -> _Samples:
+    starts = np.flatnonzero(np.diff(tasks, prepend=-1))
+    return _Samples(values, starts, np.diff(np.append(starts, len(tasks))))
 
 
-def _family(name: str, tasks: Sequence[Sequence[float]]) -> Metrics:
-    is_binary = all(score in {0.0, 1.0} for task in tasks for score in task)
+def _family(name: str, scores: _Samples) -> Metrics:
+    is_binary = bool(np.all((scores.values == 0) | (scores.values == 1)))
     metrics: Metrics = {}
-    enough = list(tasks)
     runs: list[float] = []
-    for k in range(1, max(map(len, tasks), default=0) + 1):
-        if any(len(task) < k for task in enough):
-            enough, runs = [task for task in enough if len(task) >= k], []
+    enough = np.zeros(0, dtype=np.bool_)
+    for k in range(1, scores.most + 1):
+        before, enough = enough, scores.counts >= k
+        if not np.array_equal(before, enough):
+            runs = []
         while len(runs) < k:
-            runs.append(100 * mean_of([task[len(runs)] for task in enough]))
-        first = [task[:k] for task in enough]
-        # Few sums occur in binary tasks, however many tasks there are; sums of zeros and ones are exact.
-        totals = [int(sum(part)) for part in first] if is_binary else []
-        best = [_pass_at(k, len(task), int(sum(task))) for task in enough] if is_binary else list(map(max, first))
-        means = [total / k for total in totals] if is_binary else list(map(mean_of, first))
-        metrics[f"pass@{k}/{name}"] = 100 * mean_of(best)
-        metrics[f"pass@1[avg-of-{k}]/{name}"] = 100 * mean_of(means)
+            runs.append(100 * _mean(scores.nth(len(runs), enough)))
+        part = _binary_part(k, scores, enough) if is_binary else _any_part(k, scores, enough)
+        metrics[f"pass@{k}/{name}"] = 100 * part.best
+        metrics[f"pass@1[avg-of-{k}]/{name}"] = 100 * part.mean
         if k > 1:
-            within = [_binary_deviation(k, total) for total in totals] if is_binary else _deviations(first)
-            metrics.update(_spread(f"pass@1[avg-of-{k}]/{name}", runs, within))
+            metrics.update(_spread(f"pass@1[avg-of-{k}]/{name}", runs, part.spread))
     return metrics
 
 
-@lru_cache(maxsize=1 << 16)
-def _pass_at(k: int, samples: int, right: int) -> float:
-    return pass_at(k, samples=samples, right=right)
+class _PartOfTasks(NamedTuple):
+    """Means over tasks for one k: of pass@k, of the mean of the first k, and of the deviation among them."""
+
+    best: float
+    mean: float
+    spread: float
 
 
-@lru_cache(maxsize=1 << 16)
-def _binary_deviation(count: int, right: int) -> float:
-    return deviation([1.0] * right + [0.0] * (count - right)) or 0.0
+def _binary_part(k: int, scores: _Samples, enough: npt.NDArray[np.bool_]) -> _PartOfTasks:
+    """For zeros and ones: few sums occur, however many tasks there are."""
+    right = np.add.reduceat(scores.values, scores.starts)[enough].astype(np.int64)
+    first = np.sum([scores.nth(index, enough) for index in range(k)], axis=0).astype(np.int64)
+    pairs = scores.counts[enough] << 32 | right
+    return _PartOfTasks(
+        best=_mean_over(pairs, lambda pair: pass_at(k, samples=pair >> 32, right=pair & 0xFFFFFFFF)),
+        mean=_mean_over(first, lambda total: total / k),
+        spread=_mean_over(first, lambda total: deviation([1.0] * total + [0.0] * (k - total)) or 0.0),
+    )
 
 
-def _deviations(tasks: Sequence[Sequence[float]]) -> list[float]:
-    return [spread for task in tasks if (spread := deviation(task)) is not None]
+def _any_part(k: int, scores: _Samples, enough: npt.NDArray[np.bool_]) -> _PartOfTasks:
+    first: list[list[float]] = np.stack([scores.nth(index, enough) for index in range(k)], axis=1).tolist()
+    return _PartOfTasks(
+        best=mean_of([max(task) for task in first]),
+        mean=mean_of([mean_of(task) for task in first]),
+        spread=mean_of([deviation(task) or 0.0 for task in first]),
+    )
 
 
-def _spread(prefix: str, runs: Sequence[float], within: Sequence[float]) -> Metrics:
+def _mean(values: Floats) -> float:
+    return mean_of(values.tolist())
+
+
+def _mean_over(facts: Integers, figure: Callable[[int], float]) -> float:
+    """The mean of ``figure`` over ``facts``, computed once for equal ones and rounded once."""
+    distinct, counts = np.unique(facts, return_counts=True)
+    values = [repeat(figure(fact), count) for fact, count in zip(distinct.tolist(), counts.tolist(), strict=True)]
+    return math.fsum(chain.from_iterable(values)) / len(facts)
+
+
+def _spread(prefix: str, runs: Sequence[float], within: float) -> Metrics:
     std = deviation(runs)
     return {
         f"{prefix}/std_dev_across_runs": std,
         f"{prefix}/std_err_across_runs": None if std is None else std / math.sqrt(len(runs)),
-        f"{prefix}/avg_sample_std_dev": 100 * mean_of(within) if within else None,
+        f"{prefix}/avg_sample_std_dev": 100 * within,
     }
 
 
-def _votes(tasks: Sequence[_Task]) -> Metrics:
-    most = max((len(task.rewards) for task in tasks), default=0)
-    voted = [_running_votes(task) for task in tasks]
-    return {
-        f"majority@{k}/{REWARD}": 100 * mean_of([task[k - 1] for task in voted if len(task) >= k]) for k in range(1, most + 1)
-    }
+def _votes(scores: _Samples, answers: Integers) -> Metrics:
+    voted = _running_votes(scores, answers)
+    enough = ((k, scores.counts >= k) for k in range(1, scores.most + 1))
+    votes = _Samples(voted, scores.starts, scores.counts)
+    return {f"majority@{k}/{REWARD}": 100 * _mean(votes.nth(k - 1, chosen)) for k, chosen in enough}
 
 
-def _running_votes(task: _Task) -> list[float]:
+def _running_votes(scores: _Samples, answers: Integers) -> Floats:
     """For every k, the reward of the most frequent (answer, reward) among the first k: their mean on a tie, 0 without any."""
+    found: list[float] = []
+    every: list[tuple[int, float]] = list(zip(answers.tolist(), scores.values.tolist(), strict=True))
+    for start, count in zip(scores.starts.tolist(), scores.counts.tolist(), strict=True):
+        found += _votes_of_task(every[start : start + count])
+    return np.asarray(found)
+
+
+def _votes_of_task(votes: Sequence[tuple[int, float]]) -> list[float]:
     counts: dict[tuple[int, float], int] = {}
     most, result = 0, 0.0
     leaders: list[float] = []
     found: list[float] = []
-    for answer, reward in zip(task.answers, task.rewards, strict=True):
-        if answer not in (NO_ANSWER, NO_ROW):
-            count = counts[answer, reward] = counts.get((answer, reward), 0) + 1
+    for vote in votes:
+        if vote[0] not in (NO_ANSWER, NO_ROW):
+            count = counts[vote] = counts.get(vote, 0) + 1
             if count > most:
-                most, leaders, result = count, [reward], reward
+                most, leaders, result = count, [vote[1]], vote[1]
             elif count == most:
-                leaders.append(reward)
+                leaders.append(vote[1])
                 result = mean_of(leaders)
         found.append(result)
     return found
 
 
-def _each_repeat(tasks: Sequence[Sequence[float]]) -> list[float]:
-    most = max(map(len, tasks))
-    return [100 * mean_of([task[run] for task in tasks if run < len(task)]) for run in range(most)]
+def _each_repeat(scores: _Samples) -> list[float]:
+    return [100 * _mean(scores.nth(index, scores.counts > index)) for index in range(scores.most)]

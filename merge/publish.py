@@ -1,18 +1,27 @@
-"""The projection's bytes: streamed, digested and put in place in one step, with the inputs found unchanged before it."""
+"""The projection's bytes: copied, digested and put in place in one step, with the inputs found unchanged before it."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Final
 
 from collector import durable
-from merge.row_blocks import RowBlock, read_rows
+from collector.durable import StagedFile
+from merge.fan_out import run_tasks
+from merge.row_blocks import Stretch, plan_stretches, read_stretch
+from merge.row_numbers import EXTRACTED, NumberReader, RowNumbers
 from merge.shards import ShardView
 from merge.table import RowTable
+
+#: Bytes of rows below which one process is done before a second one has begun.
+_WORTH_IT: Final = 32 << 20
+#: Bytes read at once for the digest.
+_CHUNK: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,28 +33,13 @@ class Written:
     sha256: str
 
 
-class RowObserver(Protocol):
-    """Sees the rows of a projection while they are copied, so that they are read once."""
-
-    def see(self, block: RowBlock) -> None:
-        """Called for each block, in order."""
-
-
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of one agent, which follow each other in the projection, and the table of their numbers."""
+    """Rows of one agent, which follow each other in the projection, and the table that takes their numbers."""
 
     shards: Sequence[ShardView]
-    table: RowTable
-
-    def blocks(self) -> Iterator[RowBlock]:
-        """The selected rows in (task, repeat) order."""
-        return read_rows(self.shards)
-
-
-def publish_rows(target: Path, shards: Sequence[ShardView], observer: RowObserver) -> Written:
-    """``publish_parts`` for one part and any observer."""
-    return _publish(target, [(read_rows(shards), observer)], shards)
+    answer_field: str = EXTRACTED
+    table: RowTable = field(default_factory=RowTable)
 
 
 def publish_parts(target: Path, parts: Sequence[Part]) -> Written:
@@ -54,31 +48,42 @@ def publish_parts(target: Path, parts: Sequence[Part]) -> Written:
     Its mode stays, and a link stays with its target replaced. Raises CorruptArtifactError for a row that is not the recorded
     one and RefusedError when an input changed meanwhile; ``target`` is untouched then. The caller holds the merge lock.
     """
-    return _publish(target, [(part.blocks(), part.table) for part in parts], [s for part in parts for s in part.shards])
-
-
-def _publish(target: Path, sources: Iterable[tuple[Iterator[RowBlock], RowObserver]], shards: Sequence[ShardView]) -> Written:
+    stretches = [(part, stretch) for part in parts for stretch in plan_stretches(part.shards)]
+    places = list(accumulate((stretch.size for _, stretch in stretches), initial=0))
     hasher = hashlib.sha256()
-    rows = 0
     with durable.staged(target) as file:
-        # Writing and digesting release the interpreter: the next block is read and looked at meanwhile.
-        with ThreadPoolExecutor(max_workers=2, thread_name_prefix="projection") as workers:
-            pending: list[Future[None]] = []
-            for blocks, observer in sources:
-                for block in blocks:
-                    _wait(pending)
-                    pending = [workers.submit(file.write, block.data), workers.submit(hasher.update, block.data)]
-                    observer.see(block)
-                    rows += len(block.keys)
-            _wait(pending)
-        for shard in shards:
-            shard.check_payload()
-    return Written(rows, file.size_bytes, hasher.hexdigest())
+        tasks = _copies(stretches, places, file)
+        for (part, stretch), place, numbers in zip(
+            stretches, places, run_tasks(tasks, is_worth_it=places[-1] >= _WORTH_IT), strict=False
+        ):
+            # A digest goes from front to back and cannot be shared out; it is of what the file holds by now.
+            for begin in range(place, place + stretch.size, _CHUNK):
+                hasher.update(file.read_range(begin, min(_CHUNK, place + stretch.size - begin)))
+            part.table.add(numbers)
+        for part in parts:
+            for shard in part.shards:
+                shard.check_payload()
+    rows = sum(len(shard.rows) for part in parts for shard in part.shards)
+    return Written(rows, places[-1], hasher.hexdigest())
 
 
-def _wait(pending: list[Future[None]]) -> None:
-    for future in pending:
-        future.result()
+def _copies(
+    stretches: Sequence[tuple[Part, Stretch]], places: Sequence[int], file: StagedFile
+) -> list[Callable[[], RowNumbers]]:
+    readers = {id(part): NumberReader(part.answer_field) for part, _ in stretches}
+    return [
+        partial(_copy, part.shards, stretch, readers[id(part)], partial(file.write_at, place))
+        for (part, stretch), place in zip(stretches, places, strict=False)
+    ]
+
+
+def _copy(
+    shards: Sequence[ShardView], stretch: Stretch, reader: NumberReader, write: Callable[[Sequence[memoryview]], Any]
+) -> RowNumbers:
+    """Write the rows of ``stretch`` where they belong. Their places are known before, so that any process may write any."""
+    block = read_stretch(shards, stretch)
+    write(block.lines)
+    return reader.read(block)
 
 
 def sweep_leftovers(paths: Sequence[Path]) -> None:

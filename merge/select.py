@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
-from typing import NamedTuple
+
+import numpy as np
 
 from collector.history import Code, History
 
@@ -33,14 +33,6 @@ class OverlapError(ValueError):
 
     def __str__(self) -> str:
         return f"{self.rollout} is in input {self.shards[0]} and in input {self.shards[1]}"
-
-
-class RowRun(NamedTuple):
-    """Rows ``begin`` to ``end`` (exclusive) of one shard, which follow each other in the projection."""
-
-    shard: int
-    begin: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +74,19 @@ def select_rows(keys: Sequence[int], history: History) -> SelectedRows:
     )
 
 
-def order_runs(shards: Sequence[Sequence[int]]) -> Iterator[RowRun]:
-    """The merge of rising key sequences, one a shard, as runs. Raises OverlapError for a key that two of them hold."""
-    heads = [(keys[0], shard, 0) for shard, keys in enumerate(shards) if keys]
-    heapify(heads)
-    while heads:
-        key, shard, begin = heappop(heads)
-        keys = shards[shard]
-        end = bisect_left(keys, heads[0][0], begin) if heads else len(keys)
-        if end == begin:
-            raise OverlapError(key, shard, heads[0][1])
-        yield RowRun(shard, begin, end)
-        if end < len(keys):
-            heappush(heads, (keys[end], shard, end))
+def merge_keys(shards: Sequence[array[int]]) -> array[int]:
+    """The keys of all ``shards``, each of which rises, in rising order. Raises OverlapError for a key that two of them hold."""
+    every = np.concatenate([np.asarray(keys, dtype=np.int64) for keys in shards])
+    # Merges what rises already.
+    every.sort(kind="stable")
+    twice = np.flatnonzero(every[1:] == every[:-1])
+    if len(twice):
+        key = int(every[twice[0]])
+        first, second, *_ = (index for index, keys in enumerate(shards) if _holds(keys, key))
+        raise OverlapError(key, first, second)
+    return array("q", every.tobytes())
+
+
+def _holds(keys: Sequence[int], key: int) -> bool:
+    place = bisect_left(keys, key)
+    return place < len(keys) and keys[place] == key

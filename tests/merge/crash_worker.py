@@ -17,7 +17,7 @@ from typing import Any
 from collector import durable
 
 #: The calls by which durable changes a disk, as it finds them.
-_OS_CALLS = ("open", "write", "fsync", "fdatasync", "replace", "rename", "unlink", "fchmod", "ftruncate", "pwrite")
+_OS_CALLS = ("open", "write", "fsync", "fdatasync", "replace", "rename", "unlink", "fchmod", "ftruncate", "pwrite", "pwritev")
 
 
 class CountedOs:

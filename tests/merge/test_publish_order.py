@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import resource
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -16,11 +18,10 @@ from collector.errors import CorruptArtifactError, RefusedError, UnavailableErro
 from collector.outcomes import Omitted
 from collector.settings import RetrySettings
 from merge.command import merge_paths
-from merge.publish import publish_rows
+from merge.publish import Part, publish_parts
 from merge.receipt import ProjectionState, check_projection
 from merge.row_blocks import read_rows
 from merge.shards import read_shard
-from merge.table import RowTable
 from tests.merge.build import Outcome, answered, failed, fill_all, plan
 
 
@@ -161,15 +162,19 @@ def test_a_full_disk_is_told_in_one_line_and_the_next_merge_makes_it_whole(
     made = plan(tmp_path / "b", shards=2, tasks=4)
     fill_all(made, lambda *_: answered())
     made.merged.rollouts.write_bytes(b"old\n")
-    write, left = StagedFile.write, iter([True] * calls)
+    left = iter([True] * calls)
 
-    def until_full(file: StagedFile, data: bytes) -> None:
-        if not next(left, False):
-            raise OSError(28, "No space left on device")
-        write(file, data)
+    def until_full(write: Callable[..., None]) -> Callable[..., None]:
+        def written(*args: Any) -> None:
+            if not next(left, False):
+                raise OSError(28, "No space left on device")
+            write(*args)
+
+        return written
 
     with monkeypatch.context() as patch:
-        patch.setattr(StagedFile, "write", until_full)
+        patch.setattr(StagedFile, "write", until_full(StagedFile.write))
+        patch.setattr(StagedFile, "write_at", until_full(StagedFile.write_at))
         with pytest.raises(UnavailableError, match="No space left on device") as caught:
             merge_paths([made.directory], made.merged.rollouts)
 
@@ -202,7 +207,7 @@ def test_an_input_that_grows_while_it_is_merged_leaves_the_target_as_it_was(tmp_
         file.write(b'{"late": 1}\n')
 
     with pytest.raises(RefusedError, match="changed while it was merged"):
-        publish_rows(target, [view], RowTable())
+        publish_parts(target, [Part([view])])
     assert target.read_bytes() == b"old\n"
 
 

@@ -14,19 +14,18 @@ from hypothesis import strategies as st
 from collector.history import Code, History
 from merge.figures import pass_at, quantile, summarize
 from merge.row_blocks import RowBlock
-from merge.select import OverlapError, key_of, order_runs, repeat_of, select_rows, task_of
+from merge.row_numbers import NumberReader
+from merge.select import OverlapError, key_of, merge_keys, repeat_of, select_rows, task_of
 from merge.table import RowTable
 
 KEYS = st.lists(st.integers(0, 200), unique=True, max_size=40)
 
 
 @given(KEYS, st.lists(st.integers(0, 4), min_size=40, max_size=40))
-def test_runs_give_every_key_once_in_rising_order(keys: list[int], places: list[int]) -> None:
-    shards = [sorted(key for i, key in enumerate(keys) if places[i] == shard) for shard in range(5)]
+def test_merged_keys_are_every_key_once_in_rising_order(keys: list[int], places: list[int]) -> None:
+    shards = [array("q", sorted(key for i, key in enumerate(keys) if places[i] == shard)) for shard in range(5)]
 
-    runs = list(order_runs(shards))
-
-    assert [key for run in runs for key in shards[run.shard][run.begin : run.end]] == sorted(keys)
+    assert list(merge_keys(shards)) == sorted(keys)
 
 
 @given(KEYS.filter(bool), st.data())
@@ -35,7 +34,7 @@ def test_a_key_in_two_shards_is_never_passed_over(keys: list[int], data: st.Data
     others = data.draw(st.sets(st.integers(201, 300), max_size=5))
 
     with pytest.raises(OverlapError) as caught:
-        list(order_runs([sorted(keys), sorted({twice, *others})]))
+        merge_keys([array("q", sorted(keys)), array("q", sorted({twice, *others}))])
 
     assert caught.value.key == twice
 
@@ -116,7 +115,7 @@ def test_the_numbers_of_a_row_are_those_a_plain_reading_finds(row: dict, usage: 
     line = orjson.dumps({**row, "response": {"usage": usage}, "mask_sample": masked})
 
     table = RowTable()
-    table.see(RowBlock(line, (0,), (len(line),)))
+    table.add(NumberReader().read(RowBlock([0], [memoryview(line)])))
 
     flags = {"mask_sample", "execute_only"}
     own = {k: v for k, v in row.items() if not k.startswith("_") and isinstance(v, int | float) and k != "response"}

@@ -11,6 +11,7 @@ from typing import Any
 DISK_CALLS = (
     "write",
     "pwrite",
+    "pwritev",
     "fsync",
     "fdatasync",
     "ftruncate",

@@ -1,0 +1,48 @@
+"""A merge in a process without threads, shared out however small it is. Arguments: source, target, and "full" for a full disk.
+
+    python -m tests.merge.shared_out SOURCE TARGET [full]
+
+Prints what it raised, and which processes but this one wrote rows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from collector.durable import StagedFile
+from collector.errors import GymEvalError
+from merge import aggregate, publish, read_shards, row_blocks
+from merge.command import merge_paths
+
+
+def main(source: str, target: str, *, is_full: bool) -> None:
+    for module in (aggregate, publish, read_shards):
+        module._WORTH_IT = 0
+    row_blocks._STRETCH = 2000
+    aggregate._GROUPS = 3
+    writers, said = os.pipe()
+    write_at = StagedFile.write_at
+
+    def told(file: StagedFile, offset: int, lines: Sequence[memoryview]) -> None:
+        os.write(said, b"%d\n" % os.getpid())
+        if is_full:
+            raise OSError(28, "No space left on device")
+        write_at(file, offset, lines)
+
+    StagedFile.write_at = told
+    raised = None
+    try:
+        merge_paths([source], Path(target))
+    except GymEvalError as error:
+        raised = [type(error).__name__, str(error)]
+    os.close(said)
+    others = {int(pid) for pid in os.read(writers, 1 << 16).split()} - {os.getpid()}
+    print(json.dumps({"raised": raised, "others": len(others)}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3], is_full="full" in sys.argv[3:])

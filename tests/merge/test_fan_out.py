@@ -1,0 +1,116 @@
+"""A merge shared out among processes: the same bytes, the same errors, and nobody left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from merge.command import merge_paths
+from merge.fan_out import run_tasks
+from tests.merge import jobs
+from tests.merge.build import Plan, answered, failed, fill_all, plan
+
+HAS_SEVERAL = len(os.sched_getaffinity(0)) > 1
+
+
+def filled(directory: Path) -> Plan:
+    made = plan(directory, shards=3, tasks=20, repeats=3, round_robin=True)
+    fill_all(made, lambda task, repeat: failed() if task == 7 else answered(float(repeat % 2), text=f"answer {task} " * 20))
+    return made
+
+
+def shared_out(made: Plan, target: Path, *words: str) -> dict:
+    command = [sys.executable, "-m", "tests.merge.shared_out", str(made.directory), str(target), *words]
+    done = subprocess.run(command, cwd=jobs.ROOT, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def published(target: Path) -> dict[str, bytes]:
+    """What was published, but for answers' marks that differ from process to process: none are written."""
+    return {path.name: path.read_bytes() for path in target.parent.iterdir() if path.suffix in {".json", ".jsonl"}}
+
+
+def test_a_merge_that_is_shared_out_publishes_the_same_bytes(tmp_path: Path) -> None:
+    made = filled(tmp_path / "b")
+    several, alone = tmp_path / "several" / "rollouts.jsonl", tmp_path / "alone" / "rollouts.jsonl"
+
+    told = shared_out(made, several)
+    merge_paths([made.directory], alone)
+
+    assert told["raised"] is None
+    assert (told["others"] > 0) is HAS_SEVERAL
+    assert published(several) == published(alone)
+
+
+def test_a_damaged_row_that_another_process_finds_is_named_and_the_old_target_stays(tmp_path: Path) -> None:
+    made = filled(tmp_path / "b")
+    made.merged.rollouts.write_bytes(b"old\n")
+    data = made.shards[1].rollouts.read_bytes()
+    made.shards[1].rollouts.write_bytes(data.replace(b"answer 13", b"answer 14", 1))
+
+    kind, message = shared_out(made, made.merged.rollouts)["raised"]
+
+    assert kind == "CorruptArtifactError"
+    assert str(made.shards[1].rollouts) in message
+    assert "is not the one recorded" in message
+    assert made.merged.rollouts.read_bytes() == b"old\n"
+    assert not list(made.directory.glob(".*.tmp"))
+
+
+def test_a_disk_that_is_full_for_another_process_is_told_in_one_line(tmp_path: Path) -> None:
+    made = filled(tmp_path / "b")
+
+    kind, message = shared_out(made, made.merged.rollouts, "full")["raised"]
+
+    assert kind == "UnavailableError"
+    assert "No space left on device" in message
+    assert not made.merged.rollouts.exists()
+    assert not list(made.directory.glob(".*.tmp"))
+
+
+def pid_of(number: int) -> tuple[int, int]:
+    return number, os.getpid()
+
+
+@pytest.mark.parametrize("is_worth_it", [False, True], ids=["too-little", "beside-a-thread"])
+def test_what_cannot_be_shared_out_is_done_here_in_order(is_worth_it: bool) -> None:
+    gate = threading.Event()
+    other = threading.Thread(target=gate.wait)
+    other.start()
+    try:
+        found = list(run_tasks([partial(pid_of, number) for number in range(20)], is_worth_it=is_worth_it))
+    finally:
+        gate.set()
+        other.join()
+
+    assert found == [(number, os.getpid()) for number in range(20)]
+
+
+HANGING = """
+import os, time
+from merge.fan_out import run_tasks
+def hang():
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+list(run_tasks([hang] * 2, is_worth_it=True))
+"""
+
+
+def test_processes_that_help_die_with_the_merge(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", HANGING], cwd=jobs.ROOT, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        parent.send_signal(signal.SIGKILL)
+
+    stat = Path(f"/proc/{child}/stat")
+    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.01)
