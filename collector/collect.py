@@ -10,6 +10,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from collector import durable
+from collector.agents.base import Agent, AgentSettings
 from collector.artifacts import RunArtifacts
 from collector.coverage import Coverage
 from collector.dispatcher import Dispatcher
@@ -19,6 +20,7 @@ from collector.prepare import make_agent, make_verifier
 from collector.session import JobFacts, ShardSession
 from collector.settings import RunSettings
 from collector.stop import StopReason, StopRequest
+from collector.verifiers.base import Verifier, VerifierSettings
 
 
 class Progress(Protocol):
@@ -48,8 +50,14 @@ async def collect(
     stop: StopRequest,
     progress: Progress | None = None,
     clock: Callable[[], float] = time.monotonic,
+    agent: Agent[AgentSettings] | None = None,
+    verifier: Verifier[VerifierSettings] | None = None,
+    only: Callable[[int], bool] | None = None,
 ) -> CollectResult:
     """Fill the prepared shard at ``artifacts`` under ``lock``, which the caller holds, until it is final or told to stop.
+
+    ``agent`` and ``verifier`` stand in for those that ``settings`` name; ``only`` says of a rollout's task and repeat, as
+    ``task << 32 | repeat``, whether it may be dispatched.
 
     Raises CorruptArtifactError before any write, FencedError when the shard is lost, UnavailableError when the endpoint
     answers nobody or the verifier grades nothing. Whatever was recorded before stays recorded.
@@ -60,12 +68,12 @@ async def collect(
         stack.push_async_callback(session.abandon)
         if settings.retry.retry_invalid_judge_responses:
             session.migrate_invalid_judgements()
-        agent = await stack.enter_async_context(make_agent(settings))
-        verifier = await stack.enter_async_context(make_verifier(settings))
+        answering = await stack.enter_async_context(agent or make_agent(settings))
+        grading = await stack.enter_async_context(verifier or make_verifier(settings))
         if progress is not None:
             progress.started(session)
         told = _silence if progress is None else progress.changed
-        dispatcher = Dispatcher(settings, session, agent, verifier, stop=stop, told=told, clock=clock)
+        dispatcher = Dispatcher(settings, session, answering, grading, stop=stop, told=told, clock=clock, only=only)
         await dispatcher.run()
         coverage = session.store.coverage(settings.retry)
         stopped = stop.reason or (StopReason.DISPATCH_BUDGET if dispatcher.is_drained else None)

@@ -42,6 +42,7 @@ class Dispatcher:
         stop: StopRequest,
         told: Callable[[], None],
         clock: Callable[[], float],
+        only: Callable[[int], bool] | None = None,
     ) -> None:
         self._settings = settings
         self._session = session
@@ -50,6 +51,7 @@ class Dispatcher:
         self._stop = stop
         self._told = told
         self._clock = clock
+        self._only = only
         self._store = session.store
         self._budget = DispatchBudget(settings.dispatch_budget_s, settings.drain_margin_s, clock)
         self._queue = DispatchQueue(self._order(), clock)
@@ -84,6 +86,9 @@ class Dispatcher:
     def _order(self) -> Sequence[int]:
         history = self._store.history
         indices = pending(history, self._settings.retry)
+        if self._only is not None:
+            inventory = self._store.inventory
+            indices = array("i", (i for i in indices if self._only(inventory.task(i) << 32 | inventory.repeat(i))))
         if self._settings.interleave_repeats:
             # Stable: each round keeps the order of the tasks.
             indices = array("i", sorted(indices, key=self._store.inventory.repeat))

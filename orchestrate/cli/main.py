@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 EVAL = {
     "run": "collect one benchmark here and now",
     "submit": "turn a YAML file into jobs",
+    "reverify": "grade saved answers again; no model is asked for new ones",
     "resubmit": "run again what a run left unfinished",
     "schema": "print the JSON Schema of the submit YAML",
     "status": "show how far a submitted run is",

@@ -1,0 +1,122 @@
+"""Where a regrading is written: every refusal first, then the prepared run, whose manifest names what it was made from.
+
+Order when an output is replaced: its manifest goes first, so that what a crash leaves is no run; then all that lay beside it;
+then the new run is prepared as any other is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from collector import durable, jsonl
+from collector.artifacts import RunArtifacts
+from collector.errors import ConfigError, RefusedError
+from collector.manifest import Manifest, check_identity, digest_of, read_manifest
+
+#: Key of a manifest's configuration that says what the run was made from.
+REVERIFY: Final = "reverify"
+#: Beside a run's own files: what health checks and merges leave.
+_REPORTS: Final = ("_health.json", "_verdicts.jsonl", "_config.yaml")
+
+
+def check_output(
+    target: RunArtifacts, sources: Iterable[RunArtifacts], *, inventory_digest: str, resumes: bool, overwrites: bool
+) -> None:
+    """Raise RefusedError unless the run over the inventory of this digest can be at ``target`` without loss. Reads only."""
+    path = target.rollouts
+    if path.suffix != ".jsonl" or path.is_dir():
+        raise ConfigError(f"output_jsonl_fpath: {path} is not the name of a .jsonl file.")
+    mine = {file.resolve() for file in files_of(target)}
+    for source in sources:
+        taken = sorted(file.name for file in files_of(source) if file.resolve() in mine)
+        if taken:
+            cure = "Name another output; to judge failed judgements again in the run itself, use --judge-failed-only --append."
+            raise RefusedError(f"the output would replace files of the run that is graded: {', '.join(taken)}.", cure, path)
+    present = [file.name for file in files_of(target) if file.exists() or file.is_symlink()]
+    saved = read_manifest(target.manifest)
+    if saved is not None and REVERIFY not in saved.config:
+        raise RefusedError("the output is a run that was collected.", "Its answers are never replaced: name another.", path)
+    if present and not resumes and not overwrites and not _is_unfinished(target, inventory_digest):
+        cure = "Use --resume to go on with it, --overwrite to replace it, or another output."
+        raise RefusedError(f"the output is there already ({', '.join(present)}).", cure, path)
+
+
+def new_manifest(
+    lines: Iterable[bytes], *, benchmark: str, source_digest: str, config: dict[str, Any], is_legacy: bool, is_overridden: bool
+) -> Manifest:
+    """The manifest of a run over ``lines``, which are read once and not kept."""
+    hasher, expected = hashlib.sha256(), 0
+    for line in lines:
+        hasher.update(line)
+        expected += 1
+    plain = jsonl.loads(jsonl.canonical(config))
+    return Manifest(
+        run_id=uuid.uuid4().hex,
+        benchmark=benchmark,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        expected=expected,
+        source_digest=source_digest,
+        inventory_digest=hasher.hexdigest(),
+        config_digest=digest_of(plain),
+        config=plain,
+        legacy_import=is_legacy,
+        identity_overridden=is_overridden,
+    )
+
+
+def prepare_output(
+    target: RunArtifacts, lines: Callable[[], Iterator[bytes]], manifest: Manifest, *, overwrites: bool
+) -> Manifest:
+    """Make the run exist, or find it and check that it is this one; its manifest. The caller holds its lock.
+
+    Raises IdentityError when it was made from other answers or with another verifier.
+    """
+    saved = read_manifest(target.manifest)
+    if saved is not None and not overwrites:
+        check_identity(saved, manifest, target.manifest)
+        return saved
+    for path in files_of(target):
+        durable.sweep(path)
+    durable.make_dir(target.rollouts.parent)
+    for path in files_of(target):
+        if path.exists() or path.is_symlink():
+            durable.remove(path)
+    durable.publish_lines(target.inventory, lines())
+    for path in (target.rollouts, target.failures, target.journal):
+        durable.publish(path, b"")
+    durable.publish(target.manifest, manifest.encode())
+    return manifest
+
+
+def files_of(run: RunArtifacts) -> tuple[Path, ...]:
+    """Every file of a run that is no lock, the manifest first."""
+    return (
+        run.manifest,
+        run.journal,
+        run.inventory,
+        run.failures,
+        run.rollouts,
+        run.moved,
+        run.coverage,
+        run.aggregate,
+        run.receipt,
+        run.exports,
+        *(run.companion(tag) for tag in _REPORTS),
+    )
+
+
+def _is_unfinished(target: RunArtifacts, inventory_digest: str) -> bool:
+    """Whether what is there is an interrupted preparation of this very run: its inventory at most, and nothing recorded."""
+    recorded = (file for file in files_of(target) if file != target.inventory)
+    if any(file.is_symlink() or (file.exists() and (not file.is_file() or file.stat().st_size)) for file in recorded):
+        return False
+    inventory = target.inventory
+    if not inventory.exists() or not inventory.stat().st_size:
+        return not inventory.is_symlink()
+    with inventory.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == inventory_digest

@@ -1,0 +1,156 @@
+"""``gym eval reverify`` without its printing: which files are graded, by whom, and under which budget."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from collector.artifacts import RunArtifacts
+from collector.collect import CollectResult, Progress
+from collector.coverage import Coverage, total
+from collector.errors import ConfigError, NoTasksError
+from collector.prepare import make_verifier
+from collector.reverify.run import AnyVerifier, Source, Warn, judge_again, plan_regrading, regrade
+from collector.reverify.settings import ReverifySettings, run_settings
+from collector.settings import RetrySettings, RunSettings
+from collector.stop import StopReason, StopRequest
+from merge.identity import bind_inputs
+from merge.receipt import read_receipt
+from merge.sources import are_legacy, find_runs, read_source
+from orchestrate.masked_config import publish_config
+
+#: Seconds that gradings in flight may take after the first Ctrl-C; the second one ends the command at once.
+_MARGIN_S: Final = 30.0
+#: Verifiers that cannot grade a saved answer: the verdict came with it.
+_WITH_THE_ANSWER: Final = frozenset({"environment"})
+
+
+def find_source(wanted: ReverifySettings) -> Source:
+    """The files that ``wanted`` names. Of a merged file whose shards are there, the shards: they hold more than it does.
+
+    Raises NotFoundError, RefusedError or IdentityError.
+    """
+    runs = find_runs([wanted.rollouts_jsonl_fpath])
+    is_merged = False
+    if are_legacy(runs) and len(runs) == 1 and (receipt := read_receipt(runs[0].receipt)) is not None:
+        is_merged = True
+        shards = [RunArtifacts(runs[0].rollouts.parent / record.path) for record in receipt.inputs]
+        if wanted.materialized_inputs_jsonl_fpath is None and all(shard.manifest.is_file() for shard in shards):
+            runs = shards
+    if are_legacy(runs):
+        return Source(tuple(runs), inventory=wanted.materialized_inputs_jsonl_fpath, is_verified=is_merged)
+    if wanted.materialized_inputs_jsonl_fpath is not None:
+        what = "materialized_inputs_jsonl_fpath: is for files without a manifest; this run has its own inventory."
+        raise ConfigError(what, "Leave --inputs out.")
+    inputs = bind_inputs([read_source(run) for run in runs], allow_partial=wanted.allow_partial)
+    return Source(tuple(inputs.artifacts), tuple(manifest for _, manifest in inputs.shards))
+
+
+def settings_for(wanted: ReverifySettings, source: Source, output: Path) -> RunSettings:
+    """The settings of a session into ``output``: who grades and how often, from the run's own where nothing else is asked."""
+    saved = _saved_settings(source.runs[0])
+    verifier = _verifier_of(wanted, saved, source)
+    given = {} if wanted.retry is None else {name: getattr(wanted.retry, name) for name in wanted.retry.model_fields_set}
+    known: dict[str, Any] = saved.get("retry") or {}
+    return run_settings(wanted, output, verifier, RetrySettings.model_validate({**known, **given}))
+
+
+def make_grader(run: RunSettings) -> AnyVerifier:
+    """The verifier of ``run``. Raises ConfigError."""
+    return make_verifier(run)
+
+
+async def regrade_here(
+    wanted: ReverifySettings, source: Source, *, warn: Warn, progress: Progress
+) -> tuple[CollectResult, RunSettings]:
+    """Grade into a run of its own until all is done or somebody asks to stop."""
+    if wanted.output_jsonl_fpath is None:
+        raise AssertionError("settings without an output append")
+    run = settings_for(wanted, source, wanted.output_jsonl_fpath.absolute())
+    verifier = make_grader(run)
+    with plan_regrading(source, wanted, run, verifier, warn=warn) as plan:
+        stop = _listen()
+        result = await regrade(
+            plan, make_grader(run), stop=stop, prepared=lambda: publish_config(plan.target, run), progress=progress
+        )
+    return result, run
+
+
+async def append_here(
+    wanted: ReverifySettings, source: Source, *, warn: Warn, begun: Callable[[], Progress]
+) -> tuple[Coverage, StopReason | None]:
+    """Judge again in each shard of the source, one after the other; the coverage of all, and why it ended early if it did.
+
+    Raises NoTasksError when no shard had anything to judge.
+    """
+    stop = _listen()
+    found: list[Coverage] = []
+    left: list[Coverage] = []
+    for artifacts in source.runs:
+        run = settings_for(wanted, source, artifacts.rollouts)
+        result = None
+        if not stop.is_asked:
+            result = await judge_again(artifacts, wanted, run, make_grader(run), stop=stop, warn=warn, progress=begun())
+        if result is not None:
+            found.append(result.coverage)
+        else:
+            left.append(_coverage_of(artifacts, run.retry))
+    if not found:
+        what = "no judge failed on an answer that may be judged again."
+        raise NoTasksError(what, "Nothing was changed.", wanted.rollouts_jsonl_fpath)
+    return total([*found, *left]), stop.reason
+
+
+def _coverage_of(artifacts: RunArtifacts, retry: RetrySettings) -> Coverage:
+    from collector.store import RolloutStore  # noqa: PLC0415 - needed for shards that had nothing to do only
+
+    with RolloutStore.read(artifacts) as store:
+        return store.coverage(retry)
+
+
+def _verifier_of(wanted: ReverifySettings, saved: dict[str, Any], source: Source) -> dict[str, Any]:
+    known: dict[str, Any] = saved.get("verifier") or {}
+    given = wanted.verifier or {}
+    if given.get("type") not in {None, known.get("type")}:
+        return given
+    merged = {**known, **given}
+    where = source.runs[0].rollouts
+    if not isinstance(merged.get("type"), str):
+        raise ConfigError("verifier: nothing says who grades.", "Name one with --verifier or in --config.", where)
+    if merged["type"] in _WITH_THE_ANSWER:
+        what = f"verifier: {merged['type']} grades only together with the answer."
+        raise ConfigError(what, "Name another: gym_server asks a Gym server's /verify.", where)
+    return merged
+
+
+def _saved_settings(artifacts: RunArtifacts) -> dict[str, Any]:
+    """What the file of settings beside a run says; secrets are masked in it, and none of these keys is one."""
+    try:
+        value = yaml.safe_load(artifacts.config.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, yaml.YAMLError) as error:
+        problem = " ".join(str(error).split())
+        raise ConfigError(f"the run's settings cannot be read: {problem}.", "Name the verifier.", artifacts.config) from error
+    return value if isinstance(value, dict) else {}
+
+
+def _listen() -> StopRequest:
+    stop = StopRequest(margin_s=_MARGIN_S)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, _ask, stop, StopReason.INTERRUPTED)
+    loop.add_signal_handler(signal.SIGTERM, _ask, stop, StopReason.TERMINATED)
+    return stop
+
+
+def _ask(stop: StopRequest, reason: StopReason) -> None:
+    if not stop.is_asked:
+        waits = f"gradings in flight may finish within {stop.margin_s:g} s, the same signal again ends it at once"
+        sys.stderr.write(f"\nstopping: {waits}. --resume goes on from here.\n")
+    stop.ask(reason)
