@@ -20,6 +20,7 @@ from merge.receipt import file_sha256
 class FileExportConfig(RunExportConfig):
     """Settings of an exporter that makes one file."""
 
+    output_dirpath: Path | None = Field(default=None, description="the file's directory; its name is that of the rollouts")
     output_fpath: Path | None = Field(default=None, description="a file that does not exist yet; default: beside the rollouts")
 
 
@@ -88,7 +89,10 @@ class FileExporter(Exporter[F_co]):
     @property
     def file(self) -> Path:
         """Where it goes."""
-        return self.config.output_fpath or RunArtifacts(self.config.rollouts_jsonl_fpath).companion(self.tag)
+        if self.config.output_fpath is not None:
+            return self.config.output_fpath
+        beside = RunArtifacts(self.config.rollouts_jsonl_fpath).companion(self.tag)
+        return beside if self.config.output_dirpath is None else self.config.output_dirpath / beside.name
 
     @property
     def destination(self) -> str:

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from merge.compare_load import Side
+from merge.compare_settings import Change, changes_between
 from merge.figures import mean_of
 from merge.intervals import Interval, difference_interval, mean_interval
 from merge.metrics import REWARD
@@ -73,6 +74,18 @@ class Comparison:
     fixed: tuple[Flip, ...]
     broken: tuple[Flip, ...]
     is_paired: bool
+
+    @property
+    def changes(self) -> tuple[Change, ...] | None:
+        """The settings that differ; None when one side's are not known."""
+        return changes_between(self.base.settings, self.candidate.settings)
+
+    @property
+    def how(self) -> str:
+        """How tasks were compared and, where they were not paired, why not."""
+        if self.is_paired:
+            return f"{Pairing.PAIRED}, one observation a task"
+        return f"{Pairing.WELCH}, one observation a task: nothing shows that both runs asked the same tasks"
 
     @property
     def reward(self) -> MetricDifference | None:

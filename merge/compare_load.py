@@ -10,6 +10,7 @@ from typing import Any, Final
 from collector import jsonl
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError, NotFoundError, RefusedError
+from merge.compare_settings import settings_beside
 from merge.metrics import REWARD
 
 _METRICS_END: Final = "_aggregate_metrics.json"
@@ -34,6 +35,8 @@ class Side:
     means: Mapping[str, float]
     #: Of each field, the mean of every task that has one.
     tasks: Mapping[str, Mapping[int, float]]
+    #: The experiment as its manifest describes it, by key path; None when no manifest is left.
+    settings: Mapping[str, Any] | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -105,6 +108,7 @@ def _side(path: Path, entry: dict[str, Any]) -> Side:
         bounds=None if low is None or high is None else (low, high),
         means={name.removeprefix(_MEAN): value for name, value in overall.items() if name.startswith(_MEAN)},
         tasks=_tasks(entry.get("group_level_metrics")),
+        settings=settings_beside(RunArtifacts(path.with_name(f"{path.name.removesuffix(_METRICS_END)}.jsonl"))),
     )
 
 

@@ -47,6 +47,16 @@ def coverage_text(side: Side) -> str:
     return f"{scored}/{expected} scored{', partial' if side.is_partial else ''}"
 
 
+def settings_text(comparison: Comparison) -> list[str]:
+    """The settings that differ, one line each; a line that says so when none do, or when it is not known."""
+    changes = comparison.changes
+    if changes is None:
+        return ["Settings: not known of both runs, since a manifest is missing."]
+    if not changes:
+        return ["Settings: the same."]
+    return ["Settings that differ:", *(f"- {change.text}" for change in changes)]
+
+
 def number_text(value: float | None, *, sign: bool = False) -> str:
     """Four digits, or a dash for what is not there."""
     return "-" if value is None else f"{value:+.4g}" if sign else f"{value:.4g}"
@@ -59,18 +69,19 @@ def interval_text(metric: MetricDifference) -> str:
 
 def _section(comparison: Comparison) -> list[str]:
     candidate = comparison.candidate
-    how = comparison.metrics[0].pairing.value if comparison.metrics else "not"
     lines = [
         f"## `{candidate.path}`",
         "",
-        f"{coverage_text(candidate)}; compared {how}, one observation a task.",
+        f"{coverage_text(candidate)}; compared {comparison.how}.",
+        "",
+        *settings_text(comparison),
         "",
         "| metric | base | candidate | difference | 95 % interval | tasks | verdict |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     lines += [_row(metric) for metric in comparison.metrics]
     if not comparison.is_paired:
-        return [*lines, "", "Nothing shows that both runs asked the same tasks, so none are paired and flips are not known."]
+        return [*lines, "", "Without pairs it is not known which tasks were fixed or broken."]
     lines += [
         "",
         f"Tasks that pass now and did not: {len(comparison.fixed)}; that passed and do not: {len(comparison.broken)}.",
@@ -123,6 +134,7 @@ def _candidate(comparison: Comparison) -> dict[str, Any]:
     return {
         **_side(comparison.candidate),
         "paired": comparison.is_paired,
+        "settings_changed": None if (changes := comparison.changes) is None else [asdict(change) for change in changes],
         "metrics": [_metric(metric) for metric in comparison.metrics],
         "flips": {"fixed": [asdict(f) for f in comparison.fixed], "broken": [asdict(f) for f in comparison.broken]},
     }

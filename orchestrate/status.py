@@ -127,8 +127,11 @@ class RunReport(StrictModel):
         return any(JobFact(Knowledge.KNOWN, b.finisher_state or "").is_live and b.merged is None for b in self.benchmarks)
 
 
-def report(run: RunDir) -> RunReport:
-    """The run as it stands now. Raises NotFoundError when there is none; a broken shard is reported, not raised."""
+def report(run: RunDir, *, benchmark: str | None = None) -> RunReport:
+    """The run, or one benchmark of it, as it stands now. Raises NotFoundError when there is none.
+
+    A broken shard is reported, not raised.
+    """
     plan = read_plan(run)
     submissions = read_submissions(run.submissions)
     newest = {name: latest_jobs(submissions, name) for name in plan.names}
@@ -142,11 +145,12 @@ def report(run: RunDir) -> RunReport:
         scheduler_trouble=unknown[0] if unknown else None,
         benchmarks=[
             _with_submissions(
-                _benchmark(run, plan, benchmark, newest[benchmark.name], facts),
+                _benchmark(run, plan, item, newest[item.name], facts),
                 submissions,
-                finisher_state=_state_of(finishers.get(benchmark.name, {}), facts),
+                finisher_state=_state_of(finishers.get(item.name, {}), facts),
             )
-            for benchmark in plan.benchmarks
+            for item in plan.benchmarks
+            if benchmark in (None, item.name)
         ],
     )
 

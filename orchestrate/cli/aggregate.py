@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrate.cli.parser import CommandParser
+from orchestrate.run_words import RUN_WORDS
 
 if TYPE_CHECKING:
     from collector.settings import RetrySettings
@@ -27,6 +28,10 @@ _KEYS = (
 )
 
 
+#: What makes an input a pattern instead of a name.
+_GLOB_SIGNS = frozenset("*?[")
+
+
 def main(argv: list[str]) -> int:
     """Aggregate, print the scores with their coverage, and return 0 when everything completed.
 
@@ -37,7 +42,7 @@ def main(argv: list[str]) -> int:
     from collector.errors import RequestError
     from merge.command import merge_paths
 
-    patterns = [*inputs, *_patterns(args.input_glob), *_patterns(keys.get("input_glob"))]
+    patterns = [*map(input_of, inputs), *_patterns(args.input_glob), *_patterns(keys.get("input_glob"))]
     output = args.output or keys.get("output_jsonl_fpath")
     if not patterns or output is None:
         raise RequestError("an input and an output are needed.", "Usage: gym eval aggregate RUN -o FILE.jsonl.")
@@ -61,7 +66,7 @@ def _parser() -> CommandParser:
         "retry_terminal_timeouts=true, max_attempts=N, max_interruptions=N, merge_shards=false (coverage and metrics only), "
         "metrics=[a,b] (of installed packages), input_glob=..., output_jsonl_fpath=...",
     )
-    parser.add_argument("inputs", nargs="*", metavar="RUN", help="rollouts files, globs, or directories of shards; then keys")
+    parser.add_argument("inputs", nargs="*", metavar="RUN", help=f"{RUN_WORDS}, or a glob; then keys")
     parser.add_argument("-i", "--input-glob", metavar="GLOB[,GLOB]", help="patterns of rollouts files")
     parser.add_argument("-o", "--output", metavar="PATH", help="the merged file; its companions are written beside it")
     parser.add_argument(
@@ -139,6 +144,13 @@ def _reporting(keys: dict[str, Any]) -> Reporting:
 
     counting = Counting(_names(keys, "count_failure_classes_as_zero"), _flag(keys, "count_missing_rollouts_as_zero"))
     return Reporting(counting, _names(keys, "metrics"))
+
+
+def input_of(word: str) -> str:
+    """The path that an input means: itself, a glob as it stands, or where the run with this name lies."""
+    from orchestrate.named import named
+
+    return word if not _GLOB_SIGNS.isdisjoint(word) or Path(word).exists() else str(named(word).path)
 
 
 def tell(report: MergeReport, *, as_json: bool) -> int:

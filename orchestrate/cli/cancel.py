@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from orchestrate.cli.parser import CommandParser
+from orchestrate.run_words import SUBMITTED_WORDS
 
 if TYPE_CHECKING:
     from orchestrate.operate.cancel import Cancelled
@@ -21,11 +22,11 @@ def main(argv: list[str]) -> int:
 
     if (code := forwarded("cancel", args.run, argv)) is not None:
         return code
+    from orchestrate.named import run_and_benchmark
     from orchestrate.operate.cancel import cancel
-    from orchestrate.runindex import find_run
 
-    run = find_run(args.run)
-    done = cancel(run, benchmark=args.benchmark, shard=args.shard, finish=args.finish, say=_say)
+    run, benchmark = run_and_benchmark(args.run, args.benchmark)
+    done = cancel(run, benchmark=benchmark, shard=args.shard, finish=args.finish, say=_say)
     print(_as_json(run, done) if args.json else _as_text(run, done))
     _check(run, done)
     return 0
@@ -37,7 +38,7 @@ def _parser() -> CommandParser:
         description="Stop the jobs of a run; nothing recorded is lost. Example: gym eval cancel math-1f2e3d4c --shard 3",
         epilog="Submit again to go on.",
     )
-    parser.add_argument("run", nargs="?", metavar="RUN", help="run directory, name or its beginning; default: the last one")
+    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{SUBMITTED_WORDS}; default: the last one")
     parser.add_argument("--benchmark", metavar="NAME", help="only the jobs of this benchmark")
     parser.add_argument("--shard", type=int, metavar="I", help="only the job of this shard")
     parser.add_argument("--finish", action="store_true", help="let requests in flight finish, then merge what is there")

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from orchestrate.cli.parser import CommandParser
+from orchestrate.run_words import WHOLE_WORDS
 
 if TYPE_CHECKING:
     from orchestrate.operate.clean import Removal
@@ -44,7 +45,7 @@ def _parser() -> CommandParser:
         "Example: gym eval clean --older-than 7d --dry-run",
         epilog="Rollouts, failures, journals, receipts and metrics stay unless --all is given.",
     )
-    parser.add_argument("run", nargs="?", metavar="RUN", help="only this run; default: every run submitted from here")
+    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{WHOLE_WORDS}; default: every run submitted from here")
     parser.add_argument(
         "--older-than", metavar="AGE", help=f"only runs untouched for so long; {_DEFAULT_AGE} unless RUN is named"
     )
@@ -56,12 +57,12 @@ def _parser() -> CommandParser:
 
 def _planned(name: str | None, older_than: str | None, *, everything: bool) -> list[Removal]:
     from collector.errors import GymEvalError
+    from orchestrate.named import whole_run
     from orchestrate.operate.clean import last_activity, plan_removal
     from orchestrate.operate.durations import parse_duration_s
-    from orchestrate.runindex import find_run
 
     if name is not None:
-        run = find_run(name)
+        run = whole_run(name)
         age_s = parse_duration_s(older_than, flag="--older-than") if older_than is not None else 0.0
         return [plan_removal(run, everything=everything)] if time.time() - last_activity(run) >= age_s else []
     age_s = parse_duration_s(older_than or _DEFAULT_AGE, flag="--older-than")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrate.cli.parser import CommandParser
+from orchestrate.run_words import RUN_WORDS
 
 if TYPE_CHECKING:
     from merge.compare import Comparison
@@ -25,8 +26,8 @@ def main(argv: list[str]) -> int:
     from merge.gate import GateState, judge, parse_gate
 
     gates = [parse_gate(text) for text in args.gate]
-    base = load_side(args.base, args.agent)
-    sides = [load_side(path, args.agent) for path in args.candidates]
+    base = load_side(_place(args.base, args.benchmark), args.agent)
+    sides = [load_side(_place(text, args.benchmark), args.agent) for text in args.candidates]
     comparisons = compare_all(base, sides, pair_by_index=args.pair_by_index)
     results = [judge(gate, comparison) for comparison in comparisons for gate in gates]
     as_json = encode_json(comparisons, results)
@@ -43,12 +44,13 @@ def _parser() -> CommandParser:
         prog="gym eval compare",
         description="Compare runs of one dataset. "
         "Example: gym eval compare base.jsonl new.jsonl --gate mean/reward:min_delta=-0.01",
-        epilog="A run is a merged rollouts file, a directory with one, or an *_aggregate_metrics.json. "
+        epilog=f"A run is {RUN_WORDS}, or an *_aggregate_metrics.json. "
         "Exit code 9: a gate failed, or the evidence does not decide it.",
     )
-    parser.add_argument("base", type=Path, metavar="BASE", help="what candidates are held against")
-    parser.add_argument("candidates", type=Path, nargs="+", metavar="CAND", help="one run or several")
+    parser.add_argument("base", metavar="BASE", help="what candidates are held against")
+    parser.add_argument("candidates", nargs="+", metavar="CAND", help="one run or several")
     parser.add_argument("--gate", action="append", default=[], metavar="METRIC:min_delta=N", help="may be given several times")
+    parser.add_argument("--benchmark", metavar="NAME", help="which benchmark, where runs have several")
     parser.add_argument("--agent", metavar="NAME", help="which agent, where a file has several")
     parser.add_argument(
         "--pair-by-index", action="store_true", help="take tasks of equal number for the same where nothing shows it"
@@ -58,13 +60,29 @@ def _parser() -> CommandParser:
     return parser
 
 
+def _place(text: str, benchmark: str | None) -> Path:
+    """The file or directory whose metrics are meant."""
+    from collector.artifacts import RunArtifacts
+    from orchestrate.named import named, one_result
+
+    path = Path(text)
+    # Metrics may stand without their rows.
+    if path.name.endswith("_aggregate_metrics.json") or RunArtifacts(path).aggregate.is_file():
+        return path
+    found = named(text)
+    if found.run is None and found.rollouts is None:
+        return found.path
+    return one_result(found, benchmark).artifacts.rollouts
+
+
 def _as_text(comparisons: tuple[Comparison, ...], results: list[GateResult], folder: Path) -> str:
-    from merge.compare_report import coverage_text, interval_text, number_text
+    from merge.compare_report import coverage_text, interval_text, number_text, settings_text
     from orchestrate.cli.tables import table
 
     lines = [f"base       {comparisons[0].base.path} ({coverage_text(comparisons[0].base)})"]
     for comparison in comparisons:
         lines.append(f"candidate  {comparison.candidate.path} ({coverage_text(comparison.candidate)})")
+        lines += [f"compared   {comparison.how}", *settings_text(comparison)]
         rows = [
             [
                 m.metric,

@@ -6,16 +6,19 @@ wherever it stands on the command line. Overrides keep Hydra's meaning; values o
 
 from __future__ import annotations
 
+import argparse
 import logging
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from exporters.names import BUILTIN, DEFAULT
 from orchestrate.cli.parser import CommandParser
+from orchestrate.run_words import RUN_WORDS
 
 if TYPE_CHECKING:
     from exporters.base import ExportResult
+    from orchestrate.named import Result
 
 _log = logging.getLogger(__name__)
 #: Flag to the key that it sets.
@@ -31,32 +34,42 @@ def main(argv: list[str]) -> int:
     """Export, print how it ended, and return 0 when everything arrived and 1 when not."""
     parser = _parser()
     args = parser.parse_intermixed_args(argv)
-    run = _run_directory(args.tokens)
-    if run is not None:
-        from orchestrate.cli.export_missing import export_missing
+    words = split_tokens(args.tokens)
+    if words.exporter is None and words.run is not None and args.format is None:
+        return _configured(parser, words, args)
+    name = _checked_name(parser, words.exporter, args.format)
+    if words.run is not None and args.rollouts is not None:
+        parser.error(f"{words.run} and --rollouts {args.rollouts} both name a run")
+    values = compose_settings({key: getattr(args, flag) for flag, key in _KEYS.items()}, words.overrides)
+    results = _export_each(name, values, words.run)
+    print(_as_json(name, results) if args.json else _as_text(name, results))
+    return 0 if all(result.is_success for _, result in results) else 1
 
-        if len(args.tokens) > 1 or any(getattr(args, flag) is not None for flag in (*_KEYS, "format")):
-            parser.error("a run directory is exported as its configuration says: it takes no other setting")
-        return export_missing(run, as_json=args.json)
-    name, overrides = split_tokens(args.tokens)
-    name = _checked_name(parser, name, args.format)
-    values = compose_settings({key: getattr(args, flag) for flag, key in _KEYS.items()}, overrides)
-    result = _export(name, values)
-    print(_as_json(name, result) if args.json else "\n".join(result.lines(name)))
-    return 0 if result.is_success else 1
+
+def _configured(parser: CommandParser, words: Words, args: argparse.Namespace) -> int:
+    """The exports that a submitted run is configured with."""
+    from orchestrate.cli.export_missing import export_missing
+    from orchestrate.named import run_and_benchmark
+
+    if words.overrides or any(getattr(args, flag) is not None for flag in (*_KEYS, "format")):
+        parser.error("a run is exported as its configuration says: it takes no other setting unless an exporter is named first")
+    run, benchmark = run_and_benchmark(words.run, None)
+    return export_missing(run, benchmark=benchmark, as_json=args.json)
 
 
 def _parser() -> CommandParser:
     parser = CommandParser(
         prog="gym eval export",
-        description="Export a finished run. Example: gym eval export atif --rollouts out/math.jsonl "
+        description="Export a finished run. Example: gym eval export atif out/math.jsonl "
         "--output-dir out/atif --agent-version 1.0.0",
         epilog=f"Exporters: {', '.join(sorted(BUILTIN))}, and those of installed packages; the default is {DEFAULT}. "
         "Settings of an exporter are overrides as in +key=value; flags come first, so an override wins (++key=value). "
-        "With the directory of a submitted run instead, its configured exports that are missing are made.",
+        f"RUN: {RUN_WORDS}. Without an exporter, the configured exports of a submitted run that are missing are made.",
     )
-    parser.add_argument("tokens", nargs="*", metavar="[EXPORTER] OVERRIDE", help="an exporter, then its settings as +key=value")
-    parser.add_argument("--rollouts", metavar="FILE", help="the run's rollouts; its companions lie beside it")
+    parser.add_argument(
+        "tokens", nargs="*", metavar="[EXPORTER] [RUN] OVERRIDE", help="an exporter, a run, then settings as +key=value"
+    )
+    parser.add_argument("--rollouts", metavar="RUN", help="the run again, for scripts that name it by a flag")
     parser.add_argument("--output-dir", metavar="DIR", help="where the exporter makes its folder")
     parser.add_argument("--session-id", metavar="TEXT", help="names the session in each trajectory")
     parser.add_argument("--agent-version", metavar="TEXT", help="the version of the agent")
@@ -65,27 +78,44 @@ def _parser() -> CommandParser:
     return parser
 
 
-def split_tokens(tokens: list[str]) -> tuple[str | None, list[str]]:
-    """The exporter, if the first token names one, and the overrides in the order they were written.
+class Words(NamedTuple):
+    """The words of the command line: an exporter, a run and overrides, each of them or not, in this order."""
+
+    exporter: str | None
+    run: str | None
+    overrides: list[str]
+
+
+def split_tokens(tokens: list[str]) -> Words:
+    """What each word is. A first word that names no exporter names a run if there is such a one.
 
     EXPORTER may be left out, so the first token may be an override; it stays the first of them.
     """
-    if tokens and not _is_override(tokens[0]):
-        return tokens[0], tokens[1:]
-    return None, tokens
+    names = list(tokens)
+    exporter = names.pop(0) if names and not _is_override(names[0]) and not _is_run(names[0]) else None
+    # A path with = in it is a run when something lies there.
+    run = names.pop(0) if names and (not _is_override(names[0]) or Path(names[0]).exists()) else None
+    return Words(exporter, run, names)
 
 
 def _is_override(token: str) -> bool:
     return token.startswith(("+", "~")) or "=" in token
 
 
-def _run_directory(tokens: list[str]) -> Path | None:
-    """The first token when it is the directory of a submitted run and not the name of an exporter."""
-    if not tokens or tokens[0] in BUILTIN or tokens[0].startswith(("+", "~")):
-        return None
-    path = Path(tokens[0])
-    is_path = "=" not in tokens[0] and ("/" in tokens[0] or path.is_dir())
-    return path if (path / "plan.json").exists() or (is_path and path.is_dir()) else None
+def _is_run(token: str) -> bool:
+    """Whether a word that could name an exporter names a run instead."""
+    from collector.errors import NotFoundError
+    from exporters.registry import EXPORTERS
+    from orchestrate.named import named
+
+    if token in EXPORTERS.names():
+        return False
+    if "/" in token:
+        return True
+    try:
+        return named(token).run is not None
+    except NotFoundError:
+        return False
 
 
 def _checked_name(parser: CommandParser, name: str | None, former: str | None) -> str:
@@ -126,27 +156,55 @@ def _restored(value: Any, stand_ins: dict[str, str]) -> Any:
     return [_restored(item, stand_ins) for item in value] if isinstance(value, list) else value
 
 
-def _export(name: str, values: dict[str, Any]) -> ExportResult:
-    from collector.artifacts import RunArtifacts
-    from collector.errors import ConfigError
+def _export_each(name: str, values: dict[str, Any], run: str | None) -> list[tuple[Result, ExportResult]]:
+    """The export of each benchmark that was named. Raises IncompleteError before any when one is not merged yet."""
+    from collector.errors import ConfigError, IncompleteError
     from exporters.direct import export_run
+    from orchestrate.named import named, results_of
 
-    rollouts = values.pop("rollouts_jsonl_fpath", None)
-    if not isinstance(rollouts, str) or not rollouts.strip():
+    given = values.pop("rollouts_jsonl_fpath", run)
+    if not isinstance(given, str) or not given.strip():
         raise ConfigError(
-            "rollouts_jsonl_fpath: names the run's rollouts as text.", "Give --rollouts FILE or +rollouts_jsonl_fpath=FILE."
+            "rollouts_jsonl_fpath: names the run's rollouts as text.",
+            "Name a run after the exporter, or give --rollouts FILE or +rollouts_jsonl_fpath=FILE.",
         )
-    return export_run(name, values, RunArtifacts(Path(rollouts)))
+    results = results_of(named(given))
+    unmerged = [str(result.name) for result in results if not result.artifacts.rollouts.is_file()]
+    if unmerged:
+        raise IncompleteError(f"not merged yet: {', '.join(unmerged)}.", "Export again when they are.", given)
+    places = [_in_folder_of_its_own(values, result) if len(results) > 1 else values for result in results]
+    return [(result, export_run(name, place, result.artifacts)) for result, place in zip(results, places, strict=True)]
 
 
-def _as_json(name: str, result: ExportResult) -> str:
+def _in_folder_of_its_own(values: dict[str, Any], result: Result) -> dict[str, Any]:
+    """The settings with a folder of the benchmark's: files of all benchmarks have the same names."""
+    from collector.errors import ConfigError
+
+    if "output_fpath" in values:
+        raise ConfigError("output_fpath: the run has several benchmarks, and this is one file.", "Give --output-dir instead.")
+    folder = values.get("output_dirpath")
+    return values if folder is None else {**values, "output_dirpath": str(Path(folder) / result.slug)}
+
+
+def _as_text(name: str, results: list[tuple[Result, ExportResult]]) -> str:
+    if len(results) == 1:
+        return "\n".join(results[0][1].lines(name))
+    return "\n".join(f"{found.name}: {line}" for found, result in results for line in result.lines(name))
+
+
+def _as_json(name: str, results: list[tuple[Result, ExportResult]]) -> str:
+    """One object, or for a run with several benchmarks a list of them."""
     import json
 
-    shown = {
-        "exporter": name,
-        "state": result.state.value,
-        "message": result.message,
-        "details": result.details,
-        "evidence": result.evidence,
-    }
-    return json.dumps(shown, indent=2, ensure_ascii=False)
+    shown = [
+        {
+            **({"benchmark": found.name} if len(results) > 1 else {}),
+            "exporter": name,
+            "state": result.state.value,
+            "message": result.message,
+            "details": result.details,
+            "evidence": result.evidence,
+        }
+        for found, result in results
+    ]
+    return json.dumps(shown if len(shown) > 1 else shown[0], indent=2, ensure_ascii=False)

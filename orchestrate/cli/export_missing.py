@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from collector.errors import IncompleteError
@@ -16,22 +15,23 @@ from orchestrate.plan import BenchmarkPlan
 from orchestrate.rundir import RunDir, read_plan
 
 
-def export_missing(directory: Path, *, as_json: bool) -> int:
+def export_missing(run: RunDir, *, benchmark: str | None, as_json: bool) -> int:
     """Make them, print how each ended, and return 0 when everything stands and 1 when an export failed.
 
     Raises IncompleteError when a benchmark is not merged yet: there is nothing to export of it.
     """
-    run = RunDir(directory.absolute())
     plan = read_plan(run)
     unmerged: list[str] = []
     results: list[tuple[str, str, ExportResult]] = []
     # Relative paths of settings start where the run was submitted.
     with contextlib.chdir(plan.cwd):
-        for benchmark in plan.benchmarks:
-            found = list(_exports_of(run, benchmark))
+        for item in plan.benchmarks:
+            if benchmark not in (None, item.name):
+                continue
+            found = list(_exports_of(run, item))
             results += found
-            if not found and benchmark.export:
-                unmerged.append(benchmark.name)
+            if not found and item.export:
+                unmerged.append(item.name)
     print(_as_json(results) if as_json else _as_text(results), end="")
     if unmerged:
         raise IncompleteError(f"not merged yet: {', '.join(unmerged)}.", "Export again when they are.", run.root)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrate.cli.parser import CommandParser
+from orchestrate.run_words import RUN_WORDS
 
 if TYPE_CHECKING:
     from collector.artifacts import RunArtifacts
@@ -19,11 +19,11 @@ def main(argv: list[str]) -> int:
     from merge.health.checks import parse_ignored
     from merge.health.run import check_health
     from orchestrate.health import runs_in
+    from orchestrate.named import named
 
     ignored = parse_ignored(args.ignore)
-    reports = [
-        (run, check_health(run, ignored=ignored, workers=args.workers)) for run in runs_in(args.path, args.rollouts_file)
-    ]
+    runs = runs_in(named(args.path).path, args.rollouts_file)
+    reports = [(run, check_health(run, ignored=ignored, workers=args.workers)) for run in runs]
     print(_as_json(reports) if args.json else "\n".join(_as_text(run, report) for run, report in reports))
     return 0
 
@@ -37,7 +37,7 @@ def _parser() -> CommandParser:
         "Example: gym eval health-check runs/math-1f2e3d4c/math",
         epilog=f"Checks: {', '.join(Check)}.",
     )
-    parser.add_argument("path", type=Path, metavar="PATH", help="rollouts file, or the directory of a shard, benchmark or run")
+    parser.add_argument("path", metavar="RUN", help=f"{RUN_WORDS}, or a shard's directory")
     parser.add_argument("--rollouts-file", default="rollouts.jsonl", metavar="NAME", help="the file's name in that directory")
     parser.add_argument("--workers", type=_count, metavar="N", help="processes; default: one a processor, eight at most")
     parser.add_argument("--ignore", "--ignore-checks", default="", metavar="A,B", help="checks to leave out")

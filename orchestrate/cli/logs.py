@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from orchestrate.cli.parser import CommandParser
+from orchestrate.run_words import SUBMITTED_WORDS
 
 if TYPE_CHECKING:
     from orchestrate.operate.logs import LogChoice, LogFile
@@ -30,10 +31,10 @@ def main(argv: list[str]) -> int:
 
     if (code := forwarded("logs", args.run, argv)) is not None:
         return code
+    from orchestrate.named import run_and_benchmark
     from orchestrate.rundir import read_plan
-    from orchestrate.runindex import find_run
 
-    run = find_run(args.run)
+    run, args.benchmark = run_and_benchmark(args.run, args.benchmark)
     plan = read_plan(run)
     try:
         return _show(run, plan, args)
@@ -46,7 +47,7 @@ def _parser() -> CommandParser:
         prog="gym eval logs",
         description="Show what jobs wrote. Example: gym eval logs math-1f2e3d4c --failed",
     )
-    parser.add_argument("run", nargs="?", metavar="RUN", help="run directory, name or its beginning; default: the last one")
+    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{SUBMITTED_WORDS}; default: the last one")
     parser.add_argument("-f", "--follow", action="store_true", help="go on until no job is left; Ctrl-C leaves the jobs")
     parser.add_argument("--benchmark", metavar="NAME", help="only jobs of this benchmark")
     parser.add_argument("--shard", type=int, metavar="I", help="only jobs of this shard")

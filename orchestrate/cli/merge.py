@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrate.cli.parser import CommandParser
+from orchestrate.run_words import RUN_WORDS
 
 
 def main(argv: list[str]) -> int:
@@ -22,9 +23,10 @@ def main(argv: list[str]) -> int:
     if not args.inputs or args.output is None:
         raise RequestError("an input and an output are needed.", "Usage: gym eval merge RUN -o FILE.jsonl.")
     from merge.command import merge_paths
-    from orchestrate.cli.aggregate import tell
+    from orchestrate.cli.aggregate import input_of, tell
 
-    return tell(merge_paths(args.inputs, args.output, allow_partial=args.allow_partial), as_json=args.json)
+    inputs = [input_of(word) for word in args.inputs]
+    return tell(merge_paths(inputs, args.output, allow_partial=args.allow_partial), as_json=args.json)
 
 
 def _parser() -> CommandParser:
@@ -33,7 +35,7 @@ def _parser() -> CommandParser:
         description="Merge shards into one file, or check a merged one against its shards. "
         "Example: gym eval merge --check runs/math-1f2e3d4c/math/rollouts.jsonl",
     )
-    parser.add_argument("inputs", nargs="*", metavar="RUN", help="rollouts files, globs, or directories of shards")
+    parser.add_argument("inputs", nargs="*", metavar="RUN", help=f"{RUN_WORDS}, or a glob")
     parser.add_argument("-o", "--output", type=Path, metavar="PATH", help="the merged file")
     parser.add_argument("--check", type=Path, metavar="PATH", help="a merged file: is it whole, and what its inputs say?")
     parser.add_argument(

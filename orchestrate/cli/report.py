@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrate.cli.parser import CommandParser
+from orchestrate.run_words import RUN_WORDS
 
 
 def main(argv: list[str]) -> int:
@@ -40,7 +41,7 @@ def _parser() -> CommandParser:
         description="Put scores with coverage, states, sessions, failures and distributions of a run into one HTML file that "
         "needs no network. Example: gym eval report math-1f2e3d4c -o report.html",
     )
-    parser.add_argument("run", metavar="RUN", help="run directory or name, a directory of rollouts, or a rollouts file")
+    parser.add_argument("run", metavar="RUN", help=RUN_WORDS)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write it; default: report.html here")
     parser.add_argument("--content", action="store_true", help="show texts of models and servers, shortened")
     return parser

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from orchestrate.cli.parser import CommandParser
+from orchestrate.run_words import WHOLE_WORDS
 
 if TYPE_CHECKING:
     from orchestrate.resubmit import Resubmission
@@ -18,12 +19,13 @@ def main(argv: list[str]) -> int:
 
     if (code := forwarded("resubmit", args.run, argv)) is not None:
         return code
+    from orchestrate.named import whole_run
     from orchestrate.resubmit import Wanted, resubmit
-    from orchestrate.runindex import find_run, remember
+    from orchestrate.runindex import remember
     from orchestrate.submit import check_complete
     from orchestrate.submit_work import now
 
-    run = find_run(args.run)
+    run = whole_run(args.run)
     wanted = Wanted(shards=args.shards, failed=args.failed, reset_attempts=args.reset_attempts)
     result = resubmit(run, wanted, dry_run=args.dry_run)
     print(_as_json(result) if args.json else _as_text(result))
@@ -39,9 +41,7 @@ def _parser() -> CommandParser:
         description="Run again what a run left unfinished. Example: gym eval resubmit math --failed timeout --shards 4",
         epilog="Attempts are counted anew in the new shards.",
     )
-    parser.add_argument(
-        "run", nargs="?", metavar="RUN", help="a run directory, a run's name or its beginning; default: the last"
-    )
+    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{WHOLE_WORDS}; default: the last one")
     parser.add_argument("--shards", type=_count, help="new shards of each benchmark; default: as many as it had at first")
     parser.add_argument("--failed", metavar="KIND", help="only rollouts whose latest failure is of this kind or class")
     parser.add_argument(

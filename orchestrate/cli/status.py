@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from orchestrate.cli.parser import CommandParser
+from orchestrate.run_words import SUBMITTED_WORDS
 
 if TYPE_CHECKING:
     from collector.coverage import Coverage
@@ -24,19 +25,19 @@ def main(argv: list[str]) -> int:
 
     if (code := forwarded("status", args.run, argv)) is not None:
         return code
-    from orchestrate.runindex import find_run
+    from orchestrate.named import run_and_benchmark, whole_run
 
-    run = find_run(args.run)
     if args.waste:
         from orchestrate.cli.waste_text import waste_text
         from orchestrate.operate.waste import waste_of
 
-        waste = waste_of(run)
+        waste = waste_of(whole_run(args.run))
         print(waste.model_dump_json(indent=2) if args.json else waste_text(waste))
         return 0
     from orchestrate.status import report
 
-    found = report(run)
+    run, benchmark = run_and_benchmark(args.run, None)
+    found = report(run, benchmark=benchmark)
     print(found.model_dump_json(indent=2) if args.json else as_text(found, each_shard=args.shards))
     return 0
 
@@ -46,7 +47,7 @@ def _parser() -> CommandParser:
         prog="gym eval status",
         description="Show how far a run is. Example: gym eval status math-1f2e3d4c",
     )
-    parser.add_argument("run", nargs="?", metavar="RUN", help="run directory, name or its beginning; default: the last one")
+    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{SUBMITTED_WORDS}; default: the last one")
     parser.add_argument("--shards", action="store_true", help="show each shard, however many there are")
     parser.add_argument("--waste", action="store_true", help="show job hours per scored rollout and where the others went")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrate.cli.parser import CommandParser
+from orchestrate.run_words import WHOLE_WORDS
 
 if TYPE_CHECKING:
     from orchestrate.operate.unlocking import LockInTheWay
@@ -42,18 +43,21 @@ def _parser() -> CommandParser:
         prog="gym eval unlock",
         description="Say who holds a lock and free it when its owner is gone. Example: gym eval unlock out/rollouts.jsonl",
     )
-    parser.add_argument("target", metavar="PATH|RUN", help="a rollouts file, its lock, or a run")
+    parser.add_argument("target", metavar="PATH|RUN", help=f"{WHOLE_WORDS}; a rollouts file, or its lock")
     parser.add_argument("--yes", action="store_true", help="free it without asking; you know that the owner is gone")
     return parser
 
 
 def _locks(target: str) -> list[LockInTheWay]:
+    from orchestrate.named import named, whole_run
     from orchestrate.operate.unlocking import lock_at, locks_in_run
-    from orchestrate.runindex import find_run
 
     if target.endswith((".jsonl", ".lock")):
         return [lock_at(Path(target))]
-    return locks_in_run(find_run(target))
+    found = named(target)
+    if found.rollouts is not None:
+        return [lock_at(found.rollouts.rollouts)]
+    return locks_in_run(whole_run(target))
 
 
 def _is_in_the_way(lock: LockInTheWay) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from orchestrate.cli.parser import CommandParser
+from orchestrate.run_words import WHOLE_WORDS
 
 if TYPE_CHECKING:
     from orchestrate.rundir import RunDir
@@ -29,9 +30,9 @@ def main(argv: list[str]) -> int:
     if (code := forwarded("watch", args.run, argv)) is not None:
         return code
     from orchestrate.cli.wait import final_text
-    from orchestrate.runindex import find_run
+    from orchestrate.named import whole_run
 
-    run = find_run(args.run)
+    run = whole_run(args.run)
     try:
         found = follow(run, every_s=args.every, show=_screen() if sys.stdout.isatty() else print)
     except KeyboardInterrupt:
@@ -48,7 +49,7 @@ def _parser() -> CommandParser:
         description="Show the status of a run until it is over. Example: gym eval watch math-1f2e3d4c --every 30",
         epilog="Ctrl-C ends the watching, not the jobs.",
     )
-    parser.add_argument("run", nargs="?", metavar="RUN", help="run directory, name or its beginning; default: the last one")
+    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{WHOLE_WORDS}; default: the last one")
     parser.add_argument("--every", type=float, default=10.0, metavar="SECONDS", help="seconds between two looks (10)")
     return parser
 

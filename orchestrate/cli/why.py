@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrate.cli.parser import CommandParser
+from orchestrate.run_words import RUN_WORDS
 
 if TYPE_CHECKING:
     from orchestrate.operate.rollouts import Found
@@ -28,7 +28,7 @@ def _parser() -> CommandParser:
         prog="gym eval why",
         description="Explain one rollout: its attempts and what comes next. Example: gym eval why math-1f2e 17-0",
     )
-    parser.add_argument("run", metavar="RUN", help="run directory, name or its beginning; or the rollouts file of gym eval run")
+    parser.add_argument("run", metavar="RUN", help=RUN_WORDS)
     parser.add_argument("rollout", metavar="ROLLOUT", help="its id: <task>-<repeat>")
     parser.add_argument("--benchmark", metavar="NAME", help="only in this benchmark")
     parser.add_argument("--json", action="store_true", help="print the story as JSON")
@@ -36,15 +36,17 @@ def _parser() -> CommandParser:
 
 
 def _found(run: str, rollout: str, benchmark: str | None) -> list[Found]:
+    from orchestrate.named import named, run_and_benchmark
     from orchestrate.operate.rollouts import stories_in_run, story_at
 
-    if run.endswith(".jsonl"):
+    rollouts = named(run).rollouts
+    # A merged file has no history of its own: that is in its shards.
+    if rollouts is not None and (rollouts.journal.exists() or named(run).run is None):
         from collector.settings import RetrySettings
 
-        return [story_at(Path(run), rollout, retry=RetrySettings())]
-    from orchestrate.runindex import find_run
-
-    return stories_in_run(find_run(run), rollout, benchmark=benchmark)
+        return [story_at(rollouts.rollouts, rollout, retry=RetrySettings())]
+    found, chosen = run_and_benchmark(run, benchmark)
+    return stories_in_run(found, rollout, benchmark=chosen)
 
 
 def _as_text(found: list[Found]) -> str:

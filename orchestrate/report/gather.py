@@ -21,10 +21,10 @@ from collector.store import RolloutStore
 from merge.health.run import health_path
 from merge.receipt import read_receipt
 from orchestrate.health import runs_in
+from orchestrate.named import named
 from orchestrate.report.samples import FailureExample, RowFigures, failures_in, figures_of, row_files
 from orchestrate.report.sessions import SessionSpan, spans_of
 from orchestrate.rundir import RunDir, read_plan
-from orchestrate.runindex import find_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +88,24 @@ class RunFacts:
 
 
 def gather(text: str, *, content: bool) -> RunFacts:
-    """The facts of what ``text`` names: a run (by directory or name), a directory of rollouts, or a rollouts file.
+    """The facts of what ``text`` names: a run, a benchmark of one, a directory of rollouts, or a rollouts file.
 
     Raises NotFoundError. A shard that cannot be read becomes trouble of that shard.
     """
-    path = Path(text)
-    if path.exists() and not (path / "plan.json").exists():
-        return RunFacts(path.stem if path.is_file() else path.absolute().name, path, _facts(_found(path), content=content))
-    run = find_run(text)
-    return RunFacts(run.root.name, run.root, _facts(_planned(run), content=content))
+    found = named(text)
+    if found.run is None or found.rollouts is not None:
+        path = found.path
+        return RunFacts(path.stem if path.is_file() else path.name, path, _facts(_found(path), content=content))
+    title = found.run.root.name if found.benchmark is None else f"{found.run.root.name}/{found.benchmark}"
+    return RunFacts(title, found.path, _facts(_planned(found.run, found.benchmark), content=content))
 
 
-def _planned(run: RunDir) -> list[Place]:
+def _planned(run: RunDir, only: str | None) -> list[Place]:
     plan = read_plan(run)
     places: list[Place] = []
     for benchmark in plan.benchmarks:
+        if only not in (None, benchmark.name):
+            continue
         requeue = plan.config.driver.benchmarks[benchmark.name].requeue
         retry = {"max_interruptions": requeue.max_interruptions}
         given = plan.config.driver.benchmarks[benchmark.name].run.get("retry") or {}

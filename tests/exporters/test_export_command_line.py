@@ -83,10 +83,12 @@ def test_a_deletion_removes_what_a_flag_set(named: list[str], flags: list[str], 
 
 
 def test_an_override_in_front_is_no_name_of_an_exporter() -> None:
-    assert split_tokens(["++a=1", "~b", "c.d=e"]) == (None, ["++a=1", "~b", "c.d=e"])
-    assert split_tokens(["atif", "++a=1", "~b"]) == ("atif", ["++a=1", "~b"])
-    assert split_tokens(["hydra.run.dir=/tmp/x"]) == (None, ["hydra.run.dir=/tmp/x"])
-    assert split_tokens(["meta.k=v"]) == (None, ["meta.k=v"])
+    assert split_tokens(["++a=1", "~b", "c.d=e"]) == (None, None, ["++a=1", "~b", "c.d=e"])
+    assert split_tokens(["atif", "++a=1", "~b"]) == ("atif", None, ["++a=1", "~b"])
+    assert split_tokens(["atif", "runs/a", "++a=1"]) == ("atif", "runs/a", ["++a=1"])
+    assert split_tokens(["runs/a"]) == (None, "runs/a", [])
+    assert split_tokens(["hydra.run.dir=/tmp/x"]) == (None, None, ["hydra.run.dir=/tmp/x"])
+    assert split_tokens(["meta.k=v"]) == (None, None, ["meta.k=v"])
 
 
 @pytest.mark.parametrize("token", ["rollouts_jsonl_fpath=r.jsonl", "meta.k=v"])
@@ -190,13 +192,13 @@ def test_rows_that_cannot_be_read_are_a_failure_without_output(
     assert not (tmp_path / "o").exists()
 
 
-def test_a_missing_run_is_a_failure_that_names_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_run_is_one_line_that_names_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     missing = tmp_path / "none.jsonl"
     arguments = ["--output-dir", str(tmp_path / "o"), "--session-id", "s", "--agent-version", "1.0.0"]
 
-    assert main(["--rollouts", str(missing), *arguments]) == 1
+    assert gym(["eval", "export", "--rollouts", str(missing), *arguments]) == 3
 
-    assert str(missing) in capsys.readouterr().out
+    assert f"{missing}: there is no such run, directory or file." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

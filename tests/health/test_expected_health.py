@@ -125,7 +125,10 @@ def test_a_merge_is_followed_by_one_check_of_the_projection(tmp_path: Path) -> N
 
     first, second = finish(made, HealthChoice()), finish(made, HealthChoice())
 
-    assert first == "health: 0 healthy, 0 unhealthy, 4 unobserved"
+    assert (
+        first
+        == "health: 0 healthy, 0 unhealthy, 4 unobserved; unobserved: nothing found, and the rows lack what some checks look at"
+    )
     assert second is None
     assert len(verdicts_path(made.merged).read_bytes().splitlines()) == 4
 

@@ -49,7 +49,7 @@ def test_a_directory_of_a_run_stands_for_its_rollouts(above: int, tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        pytest.param(["nowhere"], 3, "no such file or directory", id="no-such-path"),
+        pytest.param(["nowhere"], 3, "there is no such run, directory or file", id="no-such-path"),
         pytest.param(["."], 3, "there is no rollouts.jsonl", id="nothing-in-the-directory"),
         pytest.param([".", "--ignore", "hollow"], 2, "no such health check: hollow", id="unknown-check"),
         pytest.param([".", "--workers", "0"], 2, "'0' is not a whole number from 1", id="no-workers"),
