@@ -14,7 +14,7 @@ from collector.agents.base import Agent, AgentSettings
 from collector.artifacts import RunArtifacts
 from collector.coverage import Coverage
 from collector.dispatcher import Dispatcher
-from collector.errors import UnavailableError
+from collector.errors import FencedError, UnavailableError
 from collector.lock import ShardLock
 from collector.prepare import make_agent, make_verifier
 from collector.session import JobFacts, ShardSession
@@ -78,11 +78,22 @@ async def collect(
         coverage = session.store.coverage(settings.retry)
         stopped = stop.reason or (StopReason.DISPATCH_BUDGET if dispatcher.is_drained else None)
         await session.end(stopped or "final")
-        durable.publish(artifacts.coverage, coverage.encode())
+        _publish_coverage(artifacts, coverage, lock)
     if dispatcher.breaker.verdict is not None:
         where = _shown(settings.policy_base_url or "")
         raise UnavailableError(dispatcher.breaker.verdict, dispatcher.breaker.cure, where)
     return CollectResult(coverage, stopped)
+
+
+def _publish_coverage(artifacts: RunArtifacts, coverage: Coverage, lock: ShardLock) -> None:
+    """Everything is recorded by now: when the shard was lost meanwhile, its successor publishes the counts."""
+    try:
+        durable.publish(artifacts.coverage, coverage.encode(), fence=lock.check)
+    except FencedError:
+        return
+    except FileNotFoundError:
+        if lock.is_still_ours():
+            raise
 
 
 def _shown(address: str) -> str:

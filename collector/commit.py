@@ -3,6 +3,9 @@
 Order inside a batch: rows to the main file and the failures file, those files synced, then the events of the batch to the
 journal in one write, then the journal synced, and only then is anybody told. So a row is durable before its outcome event,
 and a dispatch is durable before its request leaves.
+
+The fence is looked at before the rows, before the events, and once more before anybody is told. A successor of an owner that
+may live works on files of its own, so whatever a late write of that owner says, it says it where nobody reads.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
@@ -39,30 +43,49 @@ class Entry:
 
 
 class JournalWriter:
-    """The three open files of a live session. Not thread-safe: one caller at a time."""
+    """The three open files of a live session. Not thread-safe: one caller at a time.
 
-    def __init__(self, artifacts: RunArtifacts, lock: ShardLock, *, session: int, is_synced: bool) -> None:
-        self._main = AppendFile(artifacts.rollouts)
-        self._failures = AppendFile(artifacts.failures)
-        self._journal = AppendFile(artifacts.journal)
+    ``journal_size``: the bytes of the journal that the session knows; more by now were written by somebody else.
+    """
+
+    def __init__(self, artifacts: RunArtifacts, lock: ShardLock, *, session: int, journal_size: int, is_synced: bool) -> None:
+        self._main = AppendFile(artifacts.rollouts, must_exist=True)
+        self._failures = AppendFile(artifacts.failures, must_exist=True)
+        self._journal = AppendFile(artifacts.journal, must_exist=True)
         self._lock = lock
         self._session = session
         self._seq = 0
-        self._journal_end = self._journal.size()
+        self._journal_end = journal_size
         self._sync = is_synced
 
     def commit(self, batch: list[Entry]) -> list[Event]:
-        """Make ``batch`` durable, and return its events as written. Raises FencedError before any write when the shard is lost.
+        """Make ``batch`` durable, and return its events as written.
 
-        StorageError (a full disk, say) leaves a prefix that the next session repairs; this writer must not be used again.
+        Raises FencedError when the shard is lost: what was written until then is not acknowledged, and a successor either
+        read it before it began or will never see it. StorageError (a full disk, say) leaves a prefix that the next session
+        repairs. This writer must not be used again after either.
         """
         self.check()
         main = self._write_rows(self._main, [entry for entry in batch if isinstance(entry.draft, Success)])
         failures = self._write_rows(self._failures, [entry for entry in batch if isinstance(entry.draft, Failed | Migrated)])
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         written = [self._stamp(entry, at, main, failures) for entry in batch]
+        if main or failures:
+            self.check()
         self._append_events(written)
+        self.check()
         return written
+
+    def repair(self, path: Path, cut_at: int | None) -> None:
+        """End the unfinished last line of one of the files when it is whole (``cut_at`` None), cut the file otherwise."""
+        file = next(file for file in (self._main, self._failures, self._journal) if file.path == path)
+        self.check()
+        if cut_at is None:
+            file.end_line()
+        else:
+            file.cut(cut_at)
+        if file is self._journal:
+            self._journal_end = file.size()
 
     def check(self) -> None:
         """Raise FencedError unless lock and journal are still this session's alone."""

@@ -3,6 +3,7 @@
 Promises, on a local POSIX file system and on those network file systems that honour fsync:
 
 * ``publish`` and ``staged``: after a crash a reader sees the old file or the new one, never a mixture.
+* ``publish_new``: the same, and a file that somebody else has made meanwhile is never replaced.
 * ``AppendFile.append``: one write call per batch, newline included; durable after ``sync``.
 * Temporary names are hidden, carry a random part and end in ``.tmp``; ``sweep`` removes those a crash left behind.
 
@@ -18,7 +19,7 @@ import secrets
 import shutil
 import stat
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -34,6 +35,8 @@ _MOST_PIECES = 1024
 
 
 _NO_DIRECTORY_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
+#: What a file system without hard links answers.
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 
 
 class FileId(NamedTuple):
@@ -73,29 +76,46 @@ def sync_dir(path: Path) -> None:
         os.close(descriptor)
 
 
-def publish(path: Path, data: bytes, *, mode: int | None = None) -> None:
+def publish(path: Path, data: bytes, *, mode: int | None = None, fence: Callable[[], None] | None = None) -> None:
     """Make ``path`` hold exactly ``data``: after a crash a reader sees the old file or the new one, never a mixture."""
-    with staged(path, mode=mode) as file:
+    with staged(path, mode=mode, fence=fence) as file:
         file.write(data)
 
 
 def publish_lines(path: Path, lines: Iterable[bytes]) -> None:
     """``publish`` for a file made of many pieces, written in blocks."""
     with staged(path) as file:
-        block = bytearray()
-        for line in lines:
-            block += line
-            if len(block) >= _BLOCK:
-                file.write(bytes(block))
-                block.clear()
-        file.write(bytes(block))
+        _write_blocks(file, lines)
+
+
+def publish_new(path: Path, lines: Iterable[bytes], *, fence: Callable[[], None] | None = None) -> None:
+    """``publish_lines`` that raises FileExistsError when ``path`` exists by the time the file is whole.
+
+    ``fence`` as for ``staged``. On a file system without hard links the look and the renaming are two steps.
+    """
+    with staged(path, is_new=True, fence=fence) as file:
+        _write_blocks(file, lines)
+
+
+def renew(path: Path, fence: Callable[[], None]) -> None:
+    """Give ``path`` a file of its own with the same bytes; ``fence`` as for ``staged``.
+
+    Whoever had the old file open goes on in a file without a name: nothing that it writes is ever read again.
+    """
+    with staged(path, fence=fence) as new, path.open("rb", buffering=0) as old:
+        while block := old.read(_BLOCK):
+            new.write(block)
 
 
 @contextmanager
-def staged(path: Path, *, mode: int | None = None) -> Generator[StagedFile]:
+def staged(
+    path: Path, *, mode: int | None = None, is_new: bool = False, fence: Callable[[], None] | None = None
+) -> Generator[StagedFile]:
     """Give a file to fill that becomes ``path`` in one step when the block ends, and vanishes when it raises.
 
-    A symbolic link stays and its target is replaced. The mode of an existing file is kept unless ``mode`` is given.
+    A symbolic link stays and its target is replaced. The mode of an existing file is kept unless ``mode`` is given. With
+    ``is_new`` nothing is replaced: FileExistsError. ``fence`` raises when the lock of ``path`` is lost. It is asked when the
+    temporary file exists: whoever takes the lock after that sweeps it away, and the last step fails with FileNotFoundError.
     """
     target = _target(path)
     if mode is None:
@@ -103,11 +123,16 @@ def staged(path: Path, *, mode: int | None = None) -> Generator[StagedFile]:
     temporary = _temporary_name(target)
     descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
+        if fence is not None:
+            fence()
         file = StagedFile(descriptor)
         yield file
         os.fchmod(descriptor, mode)
         os.fsync(descriptor)
-        os.replace(temporary, target)
+        if is_new:
+            _link_new(temporary, target)
+        else:
+            os.replace(temporary, target)
     except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
@@ -115,6 +140,30 @@ def staged(path: Path, *, mode: int | None = None) -> Generator[StagedFile]:
     finally:
         os.close(descriptor)
     sync_dir(target.parent)
+
+
+def _link_new(temporary: Path, target: Path) -> None:
+    try:
+        os.link(temporary, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if target.exists():
+            raise FileExistsError(errno.EEXIST, "the destination exists already", str(target)) from error
+        os.replace(temporary, target)
+    else:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def _write_blocks(file: StagedFile, lines: Iterable[bytes]) -> None:
+    block = bytearray()
+    for line in lines:
+        block += line
+        if len(block) >= _BLOCK:
+            file.write(bytes(block))
+            block.clear()
+    file.write(bytes(block))
 
 
 class StagedFile:
@@ -203,12 +252,16 @@ def sync_file(path: Path) -> None:
 
 
 class AppendFile:
-    """A file that only grows, one writer at a time; the offset of each append is known."""
+    """A file that only grows, one writer at a time; the offset of each append is known.
 
-    def __init__(self, path: Path, *, mode: int = 0o666) -> None:
-        created = not path.exists()
+    Everything goes through one descriptor: when the path is given to another file, that one is never touched.
+    """
+
+    def __init__(self, path: Path, *, mode: int = 0o666, must_exist: bool = False) -> None:
+        created = not must_exist and not path.exists()
         self.path = path
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, mode)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (0 if must_exist else os.O_CREAT)
+        self._descriptor = os.open(path, flags, mode)
         if created:
             sync_dir(path.parent)
         self.file_id = FileId.of(os.fstat(self._descriptor))
@@ -218,6 +271,16 @@ class AppendFile:
         _write_all(self._descriptor, data)
         # The kernel leaves the position of an O_APPEND descriptor behind what was written, whoever else grew the file.
         return os.lseek(self._descriptor, 0, os.SEEK_CUR) - len(data)
+
+    def cut(self, size_bytes: int) -> None:
+        """Cut the file to ``size_bytes``, durably."""
+        os.ftruncate(self._descriptor, size_bytes)
+        os.fsync(self._descriptor)
+
+    def end_line(self) -> None:
+        """Give the last line the newline it lacks, durably."""
+        _write_all(self._descriptor, b"\n")
+        os.fsync(self._descriptor)
 
     def size(self) -> int:
         """The file's size now, in bytes, as the descriptor sees it."""
@@ -245,9 +308,11 @@ class AppendFile:
             self._descriptor = -1
 
 
-def create_empty(path: Path) -> None:
-    """Make ``path`` an empty file; its content, if it had any, is gone."""
-    publish(path, b"")
+def create_missing(path: Path) -> None:
+    """Make ``path`` an empty file, durably; one that exists stays as it is."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+    sync_dir(path.parent)
 
 
 def remove(path: Path) -> None:

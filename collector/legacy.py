@@ -64,7 +64,9 @@ def import_legacy(artifacts: RunArtifacts, wanted: Manifest) -> Manifest:
     journal = _journal(wanted.run_id, failures, successes, migrated)
     for path in (artifacts.rollouts, artifacts.failures):
         _repair(path)
-    durable.publish_lines(artifacts.journal, map(events.encode, journal))
+    # Only an import that crashed behind this line leaves a journal; a run that somebody began meanwhile has a manifest, too.
+    publish = durable.publish_lines if artifacts.journal.exists() else durable.publish_new
+    publish(artifacts.journal, map(events.encode, journal))
     manifest = wanted.model_copy(update={"inventory_digest": digest, "expected": expected, "legacy_import": True})
     durable.publish(artifacts.manifest, manifest.encode())
     return manifest
@@ -176,7 +178,7 @@ def _is_torn(line: _Line) -> bool:
 def _repair(path: Path) -> None:
     """End or cut an unfinished last line; an absent file becomes an empty one."""
     if not path.exists():
-        durable.create_empty(path)
+        durable.create_missing(path)
         return
     last = None
     for line in _lines(path):

@@ -13,7 +13,7 @@ import msgspec
 
 from collector import durable
 from collector.errors import FencedError, LockHeldError, RefusedError, StorageError, UnavailableError
-from collector.lock_backends import LockBackend, explain_failure, hold_for
+from collector.lock_backends import Hold, LockBackend, explain_failure, hold_for
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +24,8 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     started: int | None = None
     job_id: str | None = None
     session: int | None = None
+    #: The session of an owner before this one, which held the same lock and therefore has let it go.
+    session_before: int | None = None
     since: str = ""
 
     def describe(self) -> str:
@@ -64,6 +66,9 @@ class ShardLock:
         self._is_gone = is_gone
         self._backend = backend
         self._owner_pid = pid
+        #: The owner whose claims were removed because this host knows that its process is gone.
+        self._dead: Holder | None = None
+        self._let_go: frozenset[int] = frozenset()
 
     def __enter__(self) -> Self:
         """Take the lock. Raises LockHeldError that names the holder, UnavailableError for a file system without locks."""
@@ -79,15 +84,16 @@ class ShardLock:
         except (OSError, NotImplementedError) as error:
             cure = "Use a path on a file system with working locks."
             raise UnavailableError(explain_failure(error), cure, self.path) from error
+        self._learn()
         try:
             self.describe_holder(None)
         except OSError as error:
-            self._hold.release()
+            _release(self._hold, self.path)
             raise StorageError(f"it cannot be written: {error.strerror}.", "Mend that, then resume.", self.path) from error
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._hold.release()
+        _release(self._hold, self.path)
 
     @property
     def backend(self) -> LockBackend:
@@ -98,6 +104,13 @@ class ShardLock:
         """Note who holds the lock; for people, and for the question whether a dead owner's claims may be removed."""
         self.holder = msgspec.structs.replace(self.holder, session=session)
         durable.overwrite_note(self._hold.note_path(), msgspec.json.encode(self.holder) + b"\n")
+
+    def was_let_go_by(self, session: int) -> bool:
+        """Whether the owner of ``session`` held this very lock before us, so that it holds it no more. -1: of no session yet.
+
+        False after the lock was removed, or taken from an owner that somebody else calls dead: it may live, and not know.
+        """
+        return session in self._let_go
 
     def is_still_ours(self) -> bool:
         """Whether the path still stands for our hold, in the process that took it."""
@@ -117,7 +130,16 @@ class ShardLock:
         holder = read_holder(self.path)
         if holder is None or not (holder.is_dead_here() or (self._is_gone is not None and self._is_gone(holder))):
             return False
+        self._dead = holder if holder.is_dead_here() else None
         return self._hold.break_foreign() and self._hold.acquire()
+
+    def _learn(self) -> None:
+        """What is certain of the sessions of owners before us, kept for the owner after us."""
+        note = _read_note(self._hold.note_path()) if self._hold.keeps_note else self._dead
+        past = () if note is None else (note.session, note.session_before)
+        found = frozenset(session for session in past if session is not None)
+        self._let_go = found if found or note is None else frozenset({-1})
+        self.holder = msgspec.structs.replace(self.holder, session_before=max(self._let_go, default=None))
 
     def _held_by_another(self) -> LockHeldError:
         holder = read_holder(self.path)
@@ -131,10 +153,21 @@ class ShardLock:
 
 def read_holder(path: Path) -> Holder | None:
     """Who the lock's note names; None when it names nobody. Takes no lock."""
-    for note in (path.with_name(path.name + ".holder"), path):
-        with suppress(OSError, msgspec.DecodeError):
-            return msgspec.json.decode(note.read_bytes(), type=Holder)
+    return _read_note(path.with_name(path.name + ".holder")) or _read_note(path)
+
+
+def _read_note(path: Path) -> Holder | None:
+    with suppress(OSError, msgspec.DecodeError):
+        return msgspec.json.decode(path.read_bytes(), type=Holder)
     return None
+
+
+def _release(hold: Hold, path: Path) -> None:
+    try:
+        hold.release()
+    except OSError as error:
+        what = f"the lock cannot be released: {error.strerror}."
+        raise StorageError(what, "It ends with this process; what is recorded stays recorded.", path) from error
 
 
 def is_held(path: Path) -> bool:
@@ -144,7 +177,7 @@ def is_held(path: Path) -> bool:
     hold = hold_for(path)
     if not hold.acquire():
         return True
-    hold.release()
+    _release(hold, path)
     return False
 
 
@@ -152,7 +185,7 @@ def break_lock(path: Path) -> None:
     """Remove the claims of an owner that a person says is dead. Raises LockHeldError when this host sees it alive."""
     hold = hold_for(path)
     if hold.acquire():
-        hold.release()
+        _release(hold, path)
         return
     holder = read_holder(path)
     alive_here = holder is not None and holder.host == socket.gethostname() and not holder.is_dead_here()

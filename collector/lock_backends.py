@@ -37,6 +37,8 @@ class Hold(ABC):
     """One way to hold one lock file. ``acquire`` never waits."""
 
     backend: LockBackend
+    #: Whether the note is part of what is locked: who finds one in a lock that it took knows that its writer let go.
+    keeps_note: bool
 
     @abstractmethod
     def acquire(self) -> bool:
@@ -63,6 +65,7 @@ class FlockHold(Hold):
     """flock on the file, bound to its inode."""
 
     backend = LockBackend.FLOCK
+    keeps_note = True
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -98,6 +101,7 @@ class StrictSoftHold(Hold):
     """Claims as files beside the lock; holds on NFS, and outlives its owner."""
 
     backend = LockBackend.STRICT_SOFT
+    keeps_note = False
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from collector import durable, jsonl
 from collector.agents.base import AGENTS, Agent, AgentSettings
 from collector.artifacts import RunArtifacts
-from collector.errors import ConfigError, DatasetError, IdentityError, RefusedError
+from collector.errors import ConfigError, DatasetError, FencedError, IdentityError, RefusedError
 from collector.inventory import digest_of_lines
 from collector.legacy import import_legacy
 from collector.manifest import Manifest, ShardPlace, check_identity, digest_of, read_manifest
@@ -108,12 +108,20 @@ def new_manifest(
     )
 
 
-def prepare_shard(artifacts: RunArtifacts, lines: Sequence[bytes], manifest: Manifest, *, is_unsafe: bool = False) -> Manifest:
+def prepare_shard(
+    artifacts: RunArtifacts,
+    lines: Sequence[bytes],
+    manifest: Manifest,
+    *,
+    is_unsafe: bool = False,
+    fence: Callable[[], None] | None = None,
+) -> Manifest:
     """Make the run exist, or find it prepared already, and return its manifest.
 
     Raises IdentityError when the path holds another experiment, RefusedError when it holds files without a manifest. Nothing
     is written in either case. ``is_unsafe`` accepts both, and the manifest says so from then on; it never accepts a broken
-    history. The caller is alone on the path: it holds the shard's lock, or nobody knows the path yet.
+    history. The caller is alone on the path: it holds the shard's lock, whose loss ``fence`` tells by a FencedError, or
+    nobody knows the path yet.
     """
     saved = read_manifest(artifacts.manifest)
     for path in (*artifacts.recovery_companions, artifacts.rollouts, artifacts.coverage):
@@ -130,10 +138,16 @@ def prepare_shard(artifacts: RunArtifacts, lines: Sequence[bytes], manifest: Man
             artifacts.rollouts,
         )
     durable.make_dir(artifacts.rollouts.parent)
-    durable.publish_lines(artifacts.inventory, lines)
-    for path in (artifacts.rollouts, artifacts.failures, artifacts.journal):
-        durable.create_empty(path)
-    durable.publish(artifacts.manifest, manifest.encode())
+    try:
+        # Nothing is replaced: one that was stopped here and outrun finds what the other made, or its temporary file swept away.
+        if not artifacts.inventory.exists():
+            durable.publish_new(artifacts.inventory, lines, fence=fence)
+        for path in (artifacts.rollouts, artifacts.failures, artifacts.journal):
+            durable.create_missing(path)
+        durable.publish_new(artifacts.manifest, [manifest.encode()], fence=fence)
+    except (FileExistsError, FileNotFoundError) as error:
+        what = "another collector prepared the run at the same time."
+        raise FencedError(what, "This one stops; start it again.", artifacts.rollouts) from error
     return manifest
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from collector import durable, rows
 from collector.artifacts import RunArtifacts
 from collector.commit import Draft, Entry, GroupCommitter, JournalWriter
-from collector.errors import CorruptArtifactError, FencedError, GymEvalError, RefusedError, StorageError
+from collector.errors import CorruptArtifactError, GymEvalError, RefusedError, StorageError
 from collector.events import Dispatched, Event, Failed, Lost, Migrated, OmittedEvent, SessionEnded, SessionStarted, Success
+from collector.history import History
 from collector.invalid_judge import invalid_results
 from collector.lock import ShardLock
 from collector.store import RolloutStore
@@ -45,20 +46,27 @@ class ShardSession:
     def open(cls, artifacts: RunArtifacts, lock: ShardLock, job: JobFacts, *, is_synced: bool) -> ShardSession:
         """Validate the whole history, then repair, then begin. Nothing is written when validation refuses."""
         store = RolloutStore.read(artifacts, for_dispatch=True)
+        writer: JournalWriter | None = None
         try:
-            # Reading takes time, and this process may have been stopped meanwhile: repairs are writes like any other.
-            _check_unchanged(store, lock)
-            for repair in store.repairs.lines:
-                _repair_line(repair.path, repair.cut_at)
+            if _may_live(store.history, lock):
+                store = _take_over(store, lock)
             session = store.history.session + 1
+            # Opened before the fence is looked at: when the lock is still ours after that, the files are ours too, for good.
+            writer = JournalWriter(artifacts, lock, session=session, journal_size=store.journal_size, is_synced=is_synced)
+            writer.check()
+            for repair in store.repairs.lines:
+                writer.repair(repair.path, repair.cut_at)
             lock.describe_holder(session)
-            opened = cls(store, JournalWriter(artifacts, lock, session=session, is_synced=is_synced), session)
+            opened = cls(store, writer, session)
             opened._begin(job, lock)
-        except OSError as error:
+        except BaseException as error:
             store.close()
-            raise _explained(error) from error
-        except BaseException:
-            store.close()
+            if writer is not None:
+                writer.close()
+            if isinstance(error, OSError):
+                # A file that vanished may be the successor's doing.
+                lock.check()
+                raise _explained(error) from error
             raise
         return opened
 
@@ -139,7 +147,7 @@ class ShardSession:
         # What was recovered or lost is in the fold already, since the store was read.
         self.store.history.fold(written[:1], {}, self.run_id)
         for repair in repairs.cuts:
-            _repair_line(repair.path, repair.cut_at)
+            self._writer.repair(repair.path, repair.cut_at)
 
     def _apply(self, batch: list[Entry], written: list[Event]) -> None:
         for entry, event in zip(batch, written, strict=True):
@@ -147,11 +155,26 @@ class ShardSession:
                 self.store.history.apply(event, entry.index)
 
 
-def _check_unchanged(store: RolloutStore, lock: ShardLock) -> None:
+def _may_live(history: History, lock: ShardLock) -> bool:
+    """Whether the owner of the newest session may be alive and not know that the shard is no longer its own."""
+    return history.session not in history.ended and not lock.was_let_go_by(history.session)
+
+
+def _take_over(store: RolloutStore, lock: ShardLock) -> RolloutStore:
+    """The store read again, from copies of the three files that only grow; their old owner keeps the originals, unnamed.
+
+    The journal first: an event never comes without the row that was durable before it. Interrupted, it is done again.
+    """
+    store.close()
     lock.check()
-    journal = store.artifacts.journal
-    if journal.stat().st_size != store.journal_size:
-        raise FencedError("the journal grew while it was read.", "Another session owns the shard.", journal)
+    files = (store.artifacts.journal, store.artifacts.failures, store.artifacts.rollouts)
+    for path in files:
+        durable.sweep(path)
+    for path in files:
+        # An owner that never began a session writes no row: its first event tells it that the shard is lost.
+        if path == store.artifacts.journal or store.history.session >= 0 or path.stat().st_size:
+            durable.renew(path, lock.check)
+    return RolloutStore.read(store.artifacts, for_dispatch=True)
 
 
 def _explained(error: OSError) -> GymEvalError:
@@ -160,13 +183,6 @@ def _explained(error: OSError) -> GymEvalError:
         what = f"it belongs to uid {path.stat().st_uid} and cannot be written by uid {os.geteuid()}."
         return RefusedError(what, "Resume as that user, or have the files of the run made writable for your group.", path)
     return StorageError(f"the shard cannot be opened: {error.strerror}.", "Mend that, then resume.", error.filename or "")
-
-
-def _repair_line(path: Path, cut_at: int | None) -> None:
-    if cut_at is None:
-        durable.end_line(path)
-    else:
-        durable.truncate(path, cut_at)
 
 
 def _version() -> str | None:

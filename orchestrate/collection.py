@@ -65,7 +65,13 @@ async def collect_here(run: PreparedRun, progress: Progress) -> CollectResult:
     loop.add_signal_handler(signal.SIGTERM, _ask, stop, StopReason.TERMINATED)
     lock = ShardLock(run.artifacts.lock, since=datetime.now(UTC).isoformat(timespec="seconds"))
     with lock:
-        prepare_shard(run.artifacts, run.inventory.lines, run.manifest, is_unsafe=run.settings.allow_unsafe_resume)
+        prepare_shard(
+            run.artifacts,
+            run.inventory.lines,
+            run.manifest,
+            is_unsafe=run.settings.allow_unsafe_resume,
+            fence=lock.check,
+        )
         publish_config(run.artifacts, run.settings)
         return await collect(run.settings, run.artifacts, lock, job=JobFacts(), stop=stop, progress=progress)
 

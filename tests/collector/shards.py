@@ -42,11 +42,11 @@ def settings_for(directory: Path, **changes: Any) -> RunSettings:
     )
 
 
-def prepare(settings: RunSettings) -> RunArtifacts:
+def prepare(settings: RunSettings, lock: ShardLock | None = None) -> RunArtifacts:
     artifacts = RunArtifacts(settings.output_jsonl_fpath)
     made = materialize(settings)
     manifest = new_manifest(settings, made.lines, made.source_digest, benchmark="test", run_id=RUN_ID)
-    prepare_shard(artifacts, made.lines, manifest, is_unsafe=settings.allow_unsafe_resume)
+    prepare_shard(artifacts, made.lines, manifest, is_unsafe=settings.allow_unsafe_resume, fence=lock.check if lock else None)
     return artifacts
 
 
@@ -56,7 +56,7 @@ def fill(settings: RunSettings, *, stop: StopRequest | None = None) -> CollectRe
     async def run() -> CollectResult:
         artifacts = RunArtifacts(settings.output_jsonl_fpath)
         with ShardLock(artifacts.lock) as lock:
-            prepare(settings)
+            prepare(settings, lock)
             return await collect(settings, artifacts, lock, job=JobFacts(), stop=stop or StopRequest())
 
     return asyncio.run(run())

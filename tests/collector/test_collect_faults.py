@@ -52,15 +52,27 @@ def test_a_failing_disk_ends_the_session_and_costs_no_record(
     assert sum(asked(tmp_path).values()) <= before + 8
 
 
-@pytest.mark.parametrize("when", [1, 2, 3])
-def test_a_preparation_whose_rename_fails_leaves_nothing_that_a_second_try_stumbles_over(tmp_path: Path, when: int) -> None:
+@pytest.mark.parametrize(("call", "when"), [("link", 1), ("link", 2), ("rename", 1), ("rename", 2)])
+def test_a_preparation_whose_last_step_fails_leaves_nothing_that_a_second_try_stumbles_over(
+    tmp_path: Path, call: str, when: int
+) -> None:
     write_dataset(tmp_path / "tasks.jsonl", TASKS)
 
-    failed = run_with_fault(tmp_path, "rename", f"error=EIO:when={when}", [])
+    failed = run_with_fault(tmp_path, call, f"error=EIO:when={when}", [])
     fill(settings_for(tmp_path, num_samples_in_parallel=2, retry={"max_attempts": 30}))
 
     assert failed.returncode != 0
     assert not list((tmp_path / "run").glob(".*.tmp"))
+
+
+def test_a_file_system_without_hard_links_can_hold_a_run(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "tasks.jsonl", TASKS)
+    settings = settings_for(tmp_path, num_samples_in_parallel=2, retry={"max_attempts": 30})
+
+    done = run_with_fault(tmp_path, "link", "error=EPERM", [])
+
+    assert done.returncode == 0, done.stderr
+    assert states(settings) == {"measured": 7}
 
 
 @pytest.mark.parametrize("error", ["ENOLCK", "ENOSYS", "EOPNOTSUPP"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ DISK_CALLS = (
     "ftruncate",
     "replace",
     "rename",
+    "link",
     "unlink",
     "mkdir",
     "open",
@@ -26,10 +28,11 @@ _CREATES = os.O_CREAT | os.O_TRUNC
 
 
 class DiskCalls:
-    """Counts disk calls; at the ``fatal``-th (from 1) the process dies before it is made. 0 only counts."""
+    """Counts disk calls; at the ``fatal``-th (from 1) the process gets ``sent`` before it is made. 0 only counts."""
 
-    def __init__(self, fatal: int = 0) -> None:
+    def __init__(self, fatal: int = 0, *, sent: signal.Signals = signal.SIGKILL) -> None:
         self.fatal = fatal
+        self.sent = sent
         self.count = 0
 
     def install(self) -> None:
@@ -41,7 +44,8 @@ class DiskCalls:
             if name != "open" or (len(args) > 1 and args[1] & _CREATES):
                 self.count += 1
                 if self.count == self.fatal:
-                    os.kill(os.getpid(), signal.SIGKILL)
+                    # To this thread, so that it gets no further itself: the call is made after a SIGCONT, or never.
+                    signal.pthread_kill(threading.get_ident(), self.sent)
             return call(*args, **kwargs)
 
         return wrapped
