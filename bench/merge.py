@@ -2,8 +2,9 @@
 
     python bench/merge.py --rows 20000 --shards 8 --dir /tmp/bench-merge
 
-Each measurement is a process of its own; variants alternate, and the medians of their wall times are compared. Shards are made
-once, with rows of about 4 KB recorded slightly out of order, as concurrent requests finish. Nothing is kept.
+Each measurement is a process of its own, children included; variants alternate, and medians of wall times are compared. Memory
+is the largest sum over a process and its children, pages that they share counted once, in a run of its own. Shards are
+made once, with rows of about 4 KB recorded slightly out of order, as concurrent requests finish. Nothing is kept.
 """
 
 from __future__ import annotations
@@ -97,24 +98,26 @@ from merge.command import merge_paths
 begun = time.perf_counter()
 report = merge_paths([sys.argv[1]], Path(sys.argv[2]))
 wall = time.perf_counter() - begun
-peak = next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith("VmHWM"))
+used = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 output = report.receipt.output
-print(wall, sum(resource.getrusage(resource.RUSAGE_SELF)[:2]), peak / 1024, output.size_bytes, output.rows)
+print(wall, used, output.size_bytes, output.rows)
 """
 COPY = """
 import sys, time, resource
+from array import array
 from pathlib import Path
-from merge.publish import publish_rows
-from merge.shards import read_shard
+from merge.publish import Part, publish_parts
+from merge.row_numbers import NumberReader, RowNumbers
+from merge.read_shards import read_shards
 from merge.sources import resolve_sources
 from collector.settings import RetrySettings
-class Nobody:
-    def see(self, block): pass
-shards = [read_shard(a, RetrySettings()) for a in resolve_sources([sys.argv[1]]).artifacts]
-used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+NumberReader.read = lambda self, block: RowNumbers(array("q"), array("q"), array("q"), False, {})
+both = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+shards = read_shards(resolve_sources([sys.argv[1]]).artifacts, RetrySettings())
+used = sum(sum(resource.getrusage(who)[:2]) for who in both)
 begun = time.perf_counter()
-publish_rows(Path(sys.argv[2]), shards, Nobody())
-print(time.perf_counter() - begun, sum(resource.getrusage(resource.RUSAGE_SELF)[:2]) - used, 0, 0, 0)
+publish_parts(Path(sys.argv[2]), [Part(shards)])
+print(time.perf_counter() - begun, sum(sum(resource.getrusage(who)[:2]) for who in both) - used, 0, 0)
 """
 CAT = """
 import os, subprocess, sys, time, resource
@@ -123,14 +126,39 @@ with open(sys.argv[2], "wb") as out:
     subprocess.run(["cat", *sys.argv[3:]], stdout=out, check=True)
     os.fsync(out.fileno())
 wall = time.perf_counter() - begun
-used = resource.getrusage(resource.RUSAGE_CHILDREN)
-print(wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, 0, 0)
+print(wall, sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]), 0, 0)
 """
 
 
 def measured(code: str, *arguments: str) -> list[float]:
     done = subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True, text=True, cwd=ROOT)
     return [float(word) for word in done.stdout.split()]
+
+
+def peak_mb(code: str, *arguments: str) -> float:
+    """The largest memory of a process and its children together, looked at a hundred times a second."""
+    peak = 0
+    with subprocess.Popen([sys.executable, "-c", code, *arguments], cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            peak = max(peak, sum(map(share_kb, [process.pid, *children_of(process.pid)])))
+            time.sleep(0.01)
+    return peak / 1024
+
+
+def children_of(pid: int) -> list[int]:
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def share_kb(pid: int) -> int:
+    """Memory of one process, pages shared with others divided among them."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
 
 
 def main() -> None:
@@ -169,14 +197,15 @@ def report(made: Plan, rounds: int) -> None:
             time.sleep(0.5)
             extra = sources if name == "cat" else []
             found[name].append(measured(code, str(made.directory), str(targets[name]), *extra))
-    size, count = found["merge"][0][3:]
+    peaks = {name: peak_mb(code, str(made.directory), str(targets[name])) for name, code in (("copy", COPY), ("merge", MERGE))}
+    size, count = found["merge"][0][2:]
     floor = statistics.median(run[0] for run in found["cat"])
     print(f"{count:,.0f} rows, {size / 1e6:,.0f} MB, {len(sources)} shards, medians of {rounds}")
     print("| what | wall s | x cat+fsync | CPU s | peak MB |\n| --- | --- | --- | --- | --- |")
     labels = {"cat": "cat + fsync", "copy": "rows only: verify, copy, digest, fsync", "merge": "whole merge in its process"}
     for name, runs in found.items():
-        wall, cpu, peak = (statistics.median(run[i] for run in runs) for i in range(3))
-        print(f"| {labels[name]} | {wall:.2f} | {wall / floor:.2f} | {cpu or float('nan'):.2f} | {peak or float('nan'):.0f} |")
+        wall, cpu = (statistics.median(run[i] for run in runs) for i in range(2))
+        print(f"| {labels[name]} | {wall:.2f} | {wall / floor:.2f} | {cpu:.2f} | {peaks.get(name, float('nan')):.0f} |")
 
 
 if __name__ == "__main__":

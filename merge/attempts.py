@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from collector import rows
 from collector.inventory import line_blocks
-from merge.figures import mean_of, quantile
+from merge.figures import in_order, mean_of, quantile
 from merge.metrics import Metrics, present
 from merge.shards import ShardView
 from merge.table import RowTable
@@ -71,7 +71,7 @@ class AttemptFigures:
         metrics.update(_seconds("attempts/elapsed_s", self.selected_s + self.other_s))
         metrics.update(_seconds("selected/elapsed_s", self.selected_s))
         for name in TOKENS:
-            selected = array("d", present(table.column(name))) if name in table.fields else array("d")
+            selected = present(table.column(name)) if name in table.fields else array("d")
             metrics.update(_tokens(f"selected/{name}", selected))
             metrics.update(_tokens(f"attempts/{name}", selected + self.other_tokens[name]))
         return metrics
@@ -137,7 +137,7 @@ def _add_tokens(figures: AttemptFigures, line: bytes) -> None:
 def _seconds(name: str, values: array[float]) -> Metrics:
     if not values:
         return {}
-    ordered = _sorted(values)
+    ordered = in_order(values)
     shown = {f"{name}/{label}": quantile(ordered, fraction) for label, fraction in _QUANTILES.items()}
     return {f"{name}/mean": mean_of(ordered), **shown, f"{name}/max": ordered[-1], f"{name}/count": len(ordered)}
 
@@ -145,9 +145,5 @@ def _seconds(name: str, values: array[float]) -> Metrics:
 def _tokens(name: str, values: array[float]) -> Metrics:
     if not values:
         return {}
-    ordered = _sorted(values)
+    ordered = in_order(values)
     return {f"{name}/mean": mean_of(ordered), f"{name}/median": quantile(ordered, 0.5), f"{name}/total": sum(ordered)}
-
-
-def _sorted(values: array[float]) -> list[float]:
-    return np.sort(np.asarray(values)).tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import multiprocessing
 import os
 import signal
@@ -53,6 +54,8 @@ def _begin(tasks: Sequence[Callable[[], Any]]) -> None:
     """Make this forked process a worker: it dies with its parent, and leaves it to the parent what a signal means."""
     global _tasks  # noqa: PLW0603 - a worker has one list of tasks, for life
     _tasks = tasks
+    # What was inherited lives as long as this process. Looking for garbage in it would copy its pages.
+    gc.freeze()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

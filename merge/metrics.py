@@ -9,17 +9,16 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from collector import rows
-from merge.figures import NO_FIGURES, Summary, mean_of, quantile, summarize
+from merge.figures import NO_FIGURES, Summary, in_order, mean_of, quantile, summarize
 from merge.intervals import mean_interval, range_of
-from merge.select import repeat_of, task_of
+from merge.select import task_of
 from merge.table import RowTable
 
 Metrics: TypeAlias = dict[str, float | int | None]
@@ -40,7 +39,7 @@ def field_metrics(table: RowTable) -> Metrics:
     for name in table.fields:
         metrics.update(_summary_of(name, present(table.column(name))))
     if REWARD in table.fields:
-        means = [mean_of(rewards) for rewards in rewards_by_task(table)]
+        means = array("d", map(mean_of, rewards_by_task(table)))
         metrics[f"mean_of_tasks/{REWARD}"] = mean_of(means) if means else None
     return metrics
 
@@ -78,21 +77,21 @@ def parts_of_tasks(inventory: Sequence[int], size: int) -> list[slice]:
 
 def repeat_metrics(table: RowTable, inventory: Sequence[int]) -> list[dict[str, Any]]:
     """One entry for each repeat, when there are several: its counts, and of each field nine figures and a 95 % interval."""
-    expected = Counter(map(repeat_of, inventory))
+    found, counts = np.unique(np.asarray(inventory) & 0xFFFFFFFF, return_counts=True)
+    expected: dict[int, int] = dict(zip(found.tolist(), counts.tolist(), strict=True))
     if len(expected) < 2:
         return []
-    by_repeat = _rows_by_repeat(table)
+    repeats = np.asarray(table.keys) & 0xFFFFFFFF
     entries: list[dict[str, Any]] = []
     for repeat in sorted(expected):
-        chosen = by_repeat.get(repeat, array("q"))
+        chosen = np.flatnonzero(repeats == repeat)
         entry: dict[str, Any] = {
             rows.ROLLOUT_INDEX: repeat,
             "sample_count": len(chosen),
             "missing_count": expected[repeat] - len(chosen),
         }
         for name in table.fields:
-            column = table.column(name)
-            entry.update(_repeat_summary(name, present([column[i] for i in chosen])))
+            entry.update(_repeat_summary(name, present(np.asarray(table.column(name))[chosen])))
         entries.append(entry)
     return entries
 
@@ -117,11 +116,11 @@ def coverage_metrics(table: RowTable, *, expected: int | None) -> Metrics:
 
     ``expected`` rollouts: those of missing shards included; None when nobody knows.
     """
-    rewards = table.column(REWARD)
-    scored = table.keys if is_whole(rewards) else [key for key, x in zip(table.keys, rewards, strict=True) if not math.isnan(x)]
-    unmasked_tasks = set(map(task_of, table.keys))
-    masked_tasks = set(map(task_of, table.masked))
-    completed = len(table.keys) + len(table.masked)
+    rewards = np.asarray(table.column(REWARD))
+    keys, masked = np.asarray(table.keys), np.asarray(table.masked)
+    scored = keys[~np.isnan(rewards)]
+    masked_tasks = np.unique(masked >> 32)
+    completed = len(keys) + len(masked)
     low, high = _bounds(present(rewards), expected)
     return {
         "coverage/expected": expected,
@@ -133,8 +132,8 @@ def coverage_metrics(table: RowTable, *, expected: int | None) -> Metrics:
         "coverage/measured_rollouts": len(scored),
         "coverage/masked_rollouts": len(table.masked),
         "coverage/unscored_rollouts": len(table.keys) - len(scored),
-        "coverage/measured_tasks": len(set(map(task_of, scored))),
-        "coverage/fully_masked_tasks": len(masked_tasks - unmasked_tasks),
+        "coverage/measured_tasks": len(np.unique(scored >> 32)),
+        "coverage/fully_masked_tasks": len(np.setdiff1d(masked_tasks, keys >> 32)),
         "coverage/reward_lower_bound": low,
         "coverage/reward_upper_bound": high,
     }
@@ -149,9 +148,10 @@ def key_metrics(fields: Metrics, passes: Metrics, coverage: Metrics) -> Metrics:
     return {**means, **last, **coverage}
 
 
-def present(column: Sequence[float]) -> list[float]:
+def present(column: Iterable[float]) -> array[float]:
     """The values of ``column`` that are there."""
-    return [value for value in column if value == value]  # noqa: PLR0124 - NaN, the mark of absence, is not equal to itself
+    values = np.asarray(column, dtype=np.float64)
+    return array("d", values[~np.isnan(values)].tobytes())
 
 
 def is_whole(column: Sequence[float]) -> bool:
@@ -159,14 +159,15 @@ def is_whole(column: Sequence[float]) -> bool:
     return not math.isnan(sum(column))
 
 
-def rewards_by_task(table: RowTable) -> list[list[float]]:
+def rewards_by_task(table: RowTable) -> Iterator[array[float]]:
     """The rewards of each task that has one, in the order of its repeats."""
-    pairs = zip(table.keys, table.column(REWARD), strict=True)
-    groups = (present([reward for _, reward in task]) for _, task in groupby(pairs, key=lambda pair: pair[0] >> 32))
-    return [group for group in groups if group]
+    keys, rewards = np.asarray(table.keys), np.asarray(table.column(REWARD))
+    tasks, rewards = keys[~np.isnan(rewards)] >> 32, present(rewards)
+    starts = np.flatnonzero(np.diff(tasks, prepend=-1)).tolist()
+    return (rewards[begin:end] for begin, end in pairwise([*starts, len(rewards)]))
 
 
-def _summary_of(name: str, values: list[float]) -> Metrics:
+def _summary_of(name: str, values: Sequence[float]) -> Metrics:
     return dict(zip(_names_of(name), summarize(values) or NO_FIGURES, strict=True))
 
 
@@ -189,20 +190,10 @@ def _group(task: int, expected: int, keys: Sequence[int], rewards: Sequence[floa
     }
 
 
-def _rows_by_repeat(table: RowTable) -> dict[int, array[int]]:
-    found: dict[int, array[int]] = {}
-    for position, key in enumerate(table.keys):
-        repeat = key & 0xFFFFFFFF
-        if repeat not in found:
-            found[repeat] = array("q")
-        found[repeat].append(position)
-    return found
-
-
-def _repeat_summary(name: str, values: list[float]) -> Metrics:
+def _repeat_summary(name: str, values: Sequence[float]) -> Metrics:
     metrics = _summary_of(name, values)
     std = metrics[f"std/{name}"]
-    ordered = sorted(values)
+    ordered = in_order(values)
     metrics[f"sem/{name}"] = None if std is None else std / math.sqrt(len(values))
     metrics[f"p25/{name}"] = quantile(ordered, 0.25) if ordered else None
     metrics[f"p75/{name}"] = quantile(ordered, 0.75) if ordered else None

@@ -7,7 +7,8 @@ family. All figures of it, deviations included, are on the scale 0 to 100.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, repeat
 from typing import Final, NamedTuple, TypeAlias
 
@@ -124,7 +125,7 @@ def _any_part(k: int, scores: _Samples, enough: npt.NDArray[np.bool_]) -> _PartO
 
 
 def _mean(values: Floats) -> float:
-    return mean_of(values.tolist())
+    return math.fsum(values.data) / len(values)
 
 
 def _mean_over(facts: Integers, figure: Callable[[int], float]) -> float:
@@ -152,14 +153,14 @@ def _votes(scores: _Samples, answers: Integers) -> Metrics:
 
 def _running_votes(scores: _Samples, answers: Integers) -> Floats:
     """For every k, the reward of the most frequent (answer, reward) among the first k: their mean on a tie, 0 without any."""
-    found: list[float] = []
-    every: list[tuple[int, float]] = list(zip(answers.tolist(), scores.values.tolist(), strict=True))
+    found: array[float] = array("d")
+    numbers, rewards = array("q", answers.tobytes()), array("d", scores.values.tobytes())
     for start, count in zip(scores.starts.tolist(), scores.counts.tolist(), strict=True):
-        found += _votes_of_task(every[start : start + count])
+        found.extend(_votes_of_task(zip(numbers[start : start + count], rewards[start : start + count], strict=True)))
     return np.asarray(found)
 
 
-def _votes_of_task(votes: Sequence[tuple[int, float]]) -> list[float]:
+def _votes_of_task(votes: Iterable[tuple[int, float]]) -> list[float]:
     counts: dict[tuple[int, float], int] = {}
     most, result = 0, 0.0
     leaders: list[float] = []

@@ -61,13 +61,8 @@ class RowNumbers(NamedTuple):
     columns: dict[str, array[float]]
 
 
-class _Found(NamedTuple):
-    """What a row gives. ``values`` belong to ``fields``; ``answer`` is None when the row has no such key."""
-
-    fields: tuple[str, ...]
-    values: tuple[float, ...]
-    is_masked: bool
-    answer: int | None
+#: What a row gives: the names of its numbers, the numbers, whether it is masked, and its answer, None without such a key.
+_Found: TypeAlias = tuple[tuple[str, ...], tuple[float, ...], bool, int | None]
 
 
 class NumberReader:
@@ -89,17 +84,14 @@ class NumberReader:
         found = response.usage if type(response) is _Object else None
         usage: dict[str, Any] = found if type(found) is dict else _EMPTY
         fields, own, of_usage = self._plans.plan(row, usage)
-        values = own(row)
-        if of_usage is not None:
-            values += of_usage(usage)
         answer = _answer_number(row[self._answer_field]) if self._answer_field in row else None
-        return _Found(fields, values, row.get("mask_sample") is True, answer)
+        return fields, own(row) + of_usage(usage), row.get("mask_sample") is True, answer
 
     def _one_by_one(self, lines: Sequence[memoryview]) -> Iterator[_Found]:
         for line in lines:
             try:
                 found = self._read(_decoder.decode(line))
-                array("d", found.values)
+                array("d", found[1])
             except _UNUSUAL:
                 found = self._read_exactly(bytes(line))
             yield found
@@ -111,7 +103,7 @@ class NumberReader:
         usage = response.get("usage") if isinstance(response, dict) else None
         numbers = {**_plain_numbers(row), **_plain_numbers(usage if isinstance(usage, dict) else _EMPTY)}
         answer = _answer_number(row[self._answer_field]) if self._answer_field in row else None
-        return _Found(tuple(numbers), tuple(numbers.values()), row.get("mask_sample") is True, answer)
+        return tuple(numbers), tuple(numbers.values()), row.get("mask_sample") is True, answer
 
 
 def _columns(keys: Sequence[int], found: Sequence[_Found]) -> RowNumbers:
@@ -140,7 +132,7 @@ def _add(made: RowNumbers, keys: Sequence[int], fields: tuple[str, ...], rows: S
         pad(column, len(made.keys))
         column.extend(values)
     made.keys.extend(keys)
-    made.answers.extend([row.answer or NO_ANSWER for row in rows])
+    made.answers.extend([row[3] or NO_ANSWER for row in rows])
 
 
 def pad(column: array[float], count: int) -> None:

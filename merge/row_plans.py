@@ -24,7 +24,7 @@ class RowPlan(NamedTuple):
 
     fields: tuple[str, ...]
     own: Getter
-    of_usage: Getter | None
+    of_usage: Getter
 
 
 class RowPlans:
@@ -34,22 +34,27 @@ class RowPlans:
         self._plans: dict[tuple[object, ...], RowPlan] = {}
         #: One object for equal fields, so that rows of different shapes and one set of fields are stored together.
         self._fields: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._last_shape: tuple[object, ...] = ()
+        self._last = RowPlan((), _getter([]), _getter([]))
 
     def plan(self, row: Mapping[str, Any], usage: Mapping[str, Any] = _NOTHING) -> RowPlan:
         """The plan for rows with the keys and types of ``row`` and ``usage``."""
         shape = (tuple(row), tuple(map(type, row.values())), tuple(usage), tuple(map(type, usage.values())))
-        plan = self._plans.get(shape)
-        if plan is None:
-            if len(self._plans) >= _MOST:
-                self._plans.clear()
-            plan = self._plans[shape] = self._made(row, usage)
-        return plan
+        # Nearly always that of the row before; to compare is cheaper than to look up.
+        if shape != self._last_shape:
+            plan = self._plans.get(shape)
+            if plan is None:
+                if len(self._plans) >= _MOST:
+                    self._plans.clear()
+                plan = self._plans[shape] = self._made(row, usage)
+            self._last_shape, self._last = shape, plan
+        return self._last
 
     def _made(self, row: Mapping[str, Any], usage: Mapping[str, Any]) -> RowPlan:
         more = number_names(usage)
         own = [name for name in number_names(row) if name not in more]
         fields = (*own, *more)
-        return RowPlan(self._fields.setdefault(fields, fields), _getter(own), _getter(more) if more else None)
+        return RowPlan(self._fields.setdefault(fields, fields), _getter(own), _getter(more))
 
 
 def number_names(values: Mapping[str, Any]) -> list[str]:

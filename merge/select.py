@@ -15,7 +15,7 @@ import numpy as np
 from collector.history import Code, History
 
 #: The states whose latest attempt has a row in the main file.
-_WITH_ROW = frozenset({Code.MEASURED, Code.MASKED, Code.UNSCORED})
+_WITH_ROW = [int(code) for code in (Code.MEASURED, Code.MASKED, Code.UNSCORED)]
 
 
 class OverlapError(ValueError):
@@ -65,13 +65,11 @@ def repeat_of(key: int) -> int:
 
 def select_rows(keys: Sequence[int], history: History) -> SelectedRows:
     """The latest attempt's row of every rollout that has one: measured, masked and unscored ones."""
-    chosen = sorted((i for i, code in enumerate(history.codes) if code in _WITH_ROW), key=keys.__getitem__)
-    return SelectedRows(
-        keys=array("q", (keys[i] for i in chosen)),
-        offsets=array("q", (history.offsets[i] for i in chosen)),
-        lengths=array("q", (history.lengths[i] for i in chosen)),
-        checksums=array("q", (history.checksums[i] for i in chosen)),
-    )
+    has_row = np.isin(np.frombuffer(history.codes, dtype=np.uint8), _WITH_ROW)
+    chosen = np.flatnonzero(has_row)
+    chosen = chosen[np.argsort(np.asarray(keys)[chosen], kind="stable")]
+    columns = (keys, history.offsets, history.lengths, history.checksums)
+    return SelectedRows(*(array("q", np.asarray(column)[chosen].astype(np.int64).tobytes()) for column in columns))
 
 
 def merge_keys(shards: Sequence[array[int]]) -> array[int]:

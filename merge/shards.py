@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 from array import array
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from collector.artifacts import RunArtifacts
 from collector.coverage import Coverage
@@ -21,7 +23,7 @@ from merge.select import SelectedRows, key_of, select_rows
 
 #: Reads of a shard that changes meanwhile; one that never rests is refused when its payload is checked.
 _READS: Final = 3
-_WITHOUT_OUTCOME: Final = frozenset({Code.NEVER, Code.UNKNOWN})
+_WITHOUT_OUTCOME: Final = [int(Code.NEVER), int(Code.UNKNOWN)]
 
 
 class FileMark(NamedTuple):
@@ -96,8 +98,9 @@ def _read_once(artifacts: RunArtifacts, retry: RetrySettings) -> ShardView:
     with RolloutStore.read(artifacts) as store:
         history, inventory = store.history, store.inventory
         keys = array("q", (key_of(inventory.task(i), inventory.repeat(i)) for i in range(len(inventory))))
+        codes = np.frombuffer(history.codes, dtype=np.uint8)
         # A rollout that was planned anew is the other shard's.
-        ordered = array("q", sorted(key for key, code in zip(keys, history.codes, strict=True) if code != Code.MOVED))
+        ordered = _keys_of(keys, codes != Code.MOVED)
         _check_distinct(ordered, artifacts)
         return ShardView(
             artifacts=artifacts,
@@ -105,16 +108,21 @@ def _read_once(artifacts: RunArtifacts, retry: RetrySettings) -> ShardView:
             coverage=store.coverage(retry),
             keys=ordered,
             rows=select_rows(keys, history),
-            rewards=array("d", (r for r, code in zip(history.rewards, history.codes, strict=True) if code == Code.MEASURED)),
+            rewards=array("d", np.asarray(history.rewards)[codes == Code.MEASURED].tobytes()),
             state_sha256=_digest(history),
             marks=marks,
             failures={keys[index]: name for index, name in history.classes.items()},
-            missing=array("q", sorted(keys[i] for i, code in enumerate(history.codes) if code in _WITHOUT_OUTCOME)),
+            missing=_keys_of(keys, np.isin(codes, _WITHOUT_OUTCOME)),
         )
 
 
+def _keys_of(keys: array[int], chosen: npt.NDArray[np.bool_]) -> array[int]:
+    """Those of ``keys`` that are ``chosen``, rising."""
+    return array("q", np.sort(np.asarray(keys)[chosen]).tobytes())
+
+
 def _check_distinct(ordered: array[int], artifacts: RunArtifacts) -> None:
-    if any(first == second for first, second in pairwise(ordered)):
+    if np.any(np.diff(np.asarray(ordered)) == 0):
         raise CorruptArtifactError(artifacts.inventory, 0, "one (task, repeat) occurs twice.")
 
 
