@@ -200,7 +200,7 @@ def failure_line(
     if failure.response is not None:
         added["response"] = failure.response
     if failure.failure_class == FailureClass.JUDGE_FAILED:
-        added["_ng_failure_judge_error"] = failure.reason
+        added.setdefault("_ng_failure_judge_error", failure.reason)
     if failure.reuse_deliverable:
         added[REUSE] = True
     return _splice(source, row, {**added, **_stamps(run_id, session, attempt), **_server_stamps(failure.served_by)})

@@ -14,9 +14,11 @@ import yaml
 from collector.artifacts import RunArtifacts
 from collector.collect import CollectResult, Progress
 from collector.coverage import Coverage, total
-from collector.errors import ConfigError, NoTasksError
+from collector.errors import ConfigError, NoTasksError, RefusedError
 from collector.prepare import make_verifier
-from collector.reverify.run import AnyVerifier, Source, Warn, judge_again, plan_regrading, regrade
+from collector.reverify.append import judge_again
+from collector.reverify.gym_server import STATELESS, GymServerVerifier
+from collector.reverify.run import AnyVerifier, Source, Warn, choose, plan_regrading, regrade
 from collector.reverify.settings import ReverifySettings, run_settings
 from collector.settings import RetrySettings, RunSettings
 from collector.stop import StopReason, StopRequest
@@ -61,25 +63,42 @@ def settings_for(wanted: ReverifySettings, source: Source, output: Path) -> RunS
     return run_settings(wanted, output, verifier, RetrySettings.model_validate({**known, **given}))
 
 
-def make_grader(run: RunSettings) -> AnyVerifier:
-    """The verifier of ``run``. Raises ConfigError."""
-    return make_verifier(run)
-
-
 async def regrade_here(
     wanted: ReverifySettings, source: Source, *, warn: Warn, progress: Progress
 ) -> tuple[CollectResult, RunSettings]:
     """Grade into a run of its own until all is done or somebody asks to stop."""
-    if wanted.output_jsonl_fpath is None:
+    output = wanted.output_jsonl_fpath
+    if output is None:
         raise AssertionError("settings without an output append")
-    run = settings_for(wanted, source, wanted.output_jsonl_fpath.absolute())
-    verifier = make_grader(run)
-    with plan_regrading(source, wanted, run, verifier, warn=warn) as plan:
-        stop = _listen()
+    run = settings_for(wanted, source, output.absolute())
+    verifier = make_verifier(run)
+    with choose(source, wanted, run.retry, verifier, warn=warn) as chosen:
+        if await _is_unsafe(wanted, verifier, warn):
+            run = settings_for(wanted, source, output.absolute().with_name(f"unsafe_{output.name}"))
+        plan = plan_regrading(source, chosen, wanted, run, verifier)
         result = await regrade(
-            plan, make_grader(run), stop=stop, prepared=lambda: publish_config(plan.target, run), progress=progress
+            plan, verifier, stop=_listen(), prepared=lambda: publish_config(plan.target, run), progress=progress
         )
     return result, run
+
+
+async def _is_unsafe(wanted: ReverifySettings, verifier: AnyVerifier, warn: Warn) -> bool:
+    """Whether the grading goes on though a server may keep state. Raises RefusedError when that is not asked for."""
+    if not isinstance(verifier, GymServerVerifier):
+        return False
+    if verifier.is_guessed:
+        warn("rows that name no resources server are graded by the only one there is")
+    if wanted.judge_failed_only:
+        return False
+    unsafe = {name: mode for name, mode in (await verifier.modes()).items() if mode != STATELESS}
+    if not unsafe:
+        return False
+    named = ", ".join(f"{name}: {mode}" for name, mode in unsafe.items())
+    if not wanted.force:
+        cure = "Its verdict on a saved answer may not be the one on a fresh answer; --force grades into unsafe_<output>."
+        raise RefusedError(f"a resources server does not say that it keeps no state ({named}).", cure)
+    warn(f"a resources server may keep state between gradings ({named}): verdicts may be wrong")
+    return True
 
 
 async def append_here(
@@ -96,7 +115,7 @@ async def append_here(
         run = settings_for(wanted, source, artifacts.rollouts)
         result = None
         if not stop.is_asked:
-            result = await judge_again(artifacts, wanted, run, make_grader(run), stop=stop, warn=warn, progress=begun())
+            result = await judge_again(artifacts, wanted, run, make_verifier(run), stop=stop, warn=warn, progress=begun())
         if result is not None:
             found.append(result.coverage)
         else:

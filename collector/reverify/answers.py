@@ -28,7 +28,7 @@ _ADDED: Final = frozenset(
     {"ng_trajectory", "ng_perf", "ng_model_call_capture", "ng_agent_observations", "reverified", "judge", "judge_input_tokens",
      "judge_output_tokens", "extracted_answer"}
 )  # fmt: skip
-_ASKED: Final = frozenset({rows.TASK_INDEX, rows.ROLLOUT_INDEX, rows.ROLLOUT_ID})
+_ASKED: Final = frozenset({rows.TASK_INDEX, rows.ROLLOUT_INDEX, rows.ROLLOUT_ID, rows.ENVIRONMENT_SERVER})
 
 
 class Kind(IntEnum):

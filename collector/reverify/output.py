@@ -20,6 +20,8 @@ from collector.manifest import Manifest, check_identity, digest_of, read_manifes
 
 #: Key of a manifest's configuration that says what the run was made from.
 REVERIFY: Final = "reverify"
+#: Files named when an output is taken; more would hide what to do.
+_SHOWN: Final = 3
 #: Beside a run's own files: what health checks and merges leave.
 _REPORTS: Final = ("_health.json", "_verdicts.jsonl", "_config.yaml")
 
@@ -41,9 +43,15 @@ def check_output(
     saved = read_manifest(target.manifest)
     if saved is not None and REVERIFY not in saved.config:
         raise RefusedError("the output is a run that was collected.", "Its answers are never replaced: name another.", path)
-    if present and not resumes and not overwrites and not _is_unfinished(target, inventory_digest):
+    if not present or overwrites or _is_unfinished(target, inventory_digest):
+        return
+    if resumes and saved is None:
+        what = "there are files and no manifest: nothing that could be gone on with."
+        raise RefusedError(what, "Use --overwrite to replace them, or another output.", path)
+    if not resumes:
         cure = "Use --resume to go on with it, --overwrite to replace it, or another output."
-        raise RefusedError(f"the output is there already ({', '.join(present)}).", cure, path)
+        shown = ", ".join(present[:_SHOWN]) + (", ..." if len(present) > _SHOWN else "")
+        raise RefusedError(f"the output is there already ({shown}).", cure, path)
 
 
 def new_manifest(

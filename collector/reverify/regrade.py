@@ -13,7 +13,18 @@ from collector.agents.base import Agent, AgentSettings
 from collector.agents.openai_responses import answer_in
 from collector.errors import CorruptArtifactError
 from collector.invalid_judge import FLAG
-from collector.outcomes import Answer, Delivery, Failure, FailureClass, FailureKind, Stage, Verdict, is_reserved
+from collector.outcomes import (
+    Answer,
+    Completed,
+    Delivery,
+    Failure,
+    FailureClass,
+    FailureKind,
+    ServedBy,
+    Stage,
+    Verdict,
+    is_reserved,
+)
 from collector.reverify.answers import Answers, Kind, key_of
 from collector.settings import RunSettings
 from collector.verifiers.base import Verifier, VerifierSettings
@@ -31,12 +42,10 @@ class SavedAnswer(Answer):
     """An answer and the row it was saved in."""
 
     row: dict[str, Any]
-    #: The verdict that is taken over instead of a new one.
-    verdict: Verdict | None = None
 
 
 class SavedAgent(Agent[AgentSettings]):
-    """Answers with what is saved. With ``copies_results`` a result brings its verdict along."""
+    """Answers with what is saved. With ``copies_results`` a result comes with its verdict, and nobody grades it."""
 
     Settings = AgentSettings
 
@@ -46,7 +55,7 @@ class SavedAgent(Agent[AgentSettings]):
         self._reasons = reasons
         self._copies_results = copies_results
 
-    async def answer(self, row: dict[str, Any]) -> Answer | Failure:
+    async def answer(self, row: dict[str, Any]) -> Answer | Completed | Failure:
         """The saved answer to ``row``."""
         key = key_of(row)
         position = self._answers.find(key)
@@ -61,15 +70,12 @@ class SavedAgent(Agent[AgentSettings]):
         except ValueError as error:
             return _no_answer(f"the saved response is unusable: {error}", terminal=True)
         if self._answers.kinds[position] == Kind.RESULT and self._copies_results:
-            # A text that is not empty, so that nobody masks an answer whose verdict stands.
-            return SavedAnswer(
-                response=answer.response, text="saved", truncated=answer.truncated, row=saved, verdict=_verdict_of(saved, row)
-            )
+            return Completed(answer=answer, verdict=_verdict_of(saved, row), served_by=_server_of(saved))
         return SavedAnswer(response=answer.response, text=answer.text, truncated=answer.truncated, row=saved)
 
 
 class Regrader(Verifier[VerifierSettings]):
-    """Has saved answers graded by ``verifier``; a verdict that is taken over needs nobody."""
+    """Has saved answers graded by ``verifier``, and notes with each verdict where its answer came from."""
 
     Settings = VerifierSettings
 
@@ -92,8 +98,6 @@ class Regrader(Verifier[VerifierSettings]):
         """The verdict on ``answer``, with where it came from."""
         if not isinstance(answer, SavedAnswer):
             raise TypeError("only saved answers are graded again")
-        if answer.verdict is not None:
-            return answer.verdict
         verdict = await self._verifier.verify(row, answer)
         if isinstance(verdict, Failure):
             return verdict
@@ -130,6 +134,13 @@ def _verdict_of(saved: dict[str, Any], row: dict[str, Any]) -> Verdict:
         reason=reason if isinstance(reason, str) else None,
         extra=extra,
     )
+
+
+def _server_of(saved: dict[str, Any]) -> ServedBy | None:
+    server, kind = saved.get(rows.ENVIRONMENT_SERVER), saved.get(rows.RESULT_TYPE)
+    if not isinstance(server, str) or not isinstance(kind, str):
+        return None
+    return ServedBy(server=server, result_type=kind, task_id=saved.get(rows.TASK_ID))
 
 
 def _origin(saved: dict[str, Any]) -> dict[str, Any]:

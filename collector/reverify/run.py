@@ -6,7 +6,7 @@ all by the collector itself, which here reads answers instead of asking for them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,21 +14,21 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
+from collector import jsonl
 from collector.artifacts import RunArtifacts
 from collector.collect import CollectResult, Progress, collect
-from collector.errors import IdentityError, LockHeldError, NoTasksError, NotFoundError
-from collector.invalid_judge import invalid_results
+from collector.errors import DatasetError, LockHeldError, NoTasksError
 from collector.lock import ShardLock, is_held
-from collector.manifest import Manifest, flatten, read_manifest
-from collector.reverify.answers import Answers, Kind
+from collector.manifest import Manifest
+from collector.reverify.answers import Answers, Kind, shown
 from collector.reverify.output import REVERIFY, check_output, new_manifest, prepare_output
 from collector.reverify.regrade import Regrader, SavedAgent
 from collector.reverify.selection import Chooser, Mode
 from collector.reverify.settings import ReverifySettings
 from collector.reverify.source import candidates_in
 from collector.reverify.source_files import candidates_at
-from collector.session import JobFacts, ShardSession
-from collector.settings import RunSettings, identity_of
+from collector.session import JobFacts
+from collector.settings import RetrySettings, RunSettings, identity_of
 from collector.stop import StopRequest
 from collector.store import RolloutStore
 from collector.verifiers.base import Verifier, VerifierSettings
@@ -56,16 +56,11 @@ class Source:
 
 
 @dataclass(slots=True)
-class Regrading:
-    """A regrading that is checked and not yet on disk. Close it, or use it as a context manager."""
+class Chosen:
+    """The answers of a source that are graded, or taken over. Close it, or use it as a context manager."""
 
-    settings: RunSettings
     answers: Answers
     chooser: Chooser
-    manifest: Manifest
-    target: RunArtifacts
-    overwrites: bool
-    invalid_retryable: bool
 
     def __enter__(self) -> Self:
         return self
@@ -74,25 +69,46 @@ class Regrading:
         self.answers.__exit__(*exc)
 
 
-def plan_regrading(
-    source: Source, wanted: ReverifySettings, run: RunSettings, verifier: AnyVerifier, *, warn: Warn
-) -> Regrading:
-    """What would be graded into a run of its own. Reads the source and writes nothing.
+@dataclass(frozen=True, slots=True)
+class Regrading:
+    """A regrading that is checked and not yet on disk."""
 
-    Raises NoTasksError when there is nothing to grade, RefusedError for an output that is taken, LockHeldError while a
+    settings: RunSettings
+    chosen: Chosen
+    manifest: Manifest
+    target: RunArtifacts
+    overwrites: bool
+    invalid_retryable: bool
+
+
+def choose(source: Source, wanted: ReverifySettings, retry: RetrySettings, verifier: AnyVerifier, *, warn: Warn) -> Chosen:
+    """What of ``source`` is graded again. Reads it and writes nothing.
+
+    Raises NoTasksError when that is nothing, DatasetError for a row that ``verifier`` cannot grade, LockHeldError while a
     collector fills the source.
     """
     for artifacts in source.runs:
         if is_held(artifacts.lock):
             raise LockHeldError("a collector fills the run at this moment.", "Wait for its end.", artifacts.rollouts)
-    chooser = Chooser(wanted.mode, run.retry, wanted.limit)
-    answers = _answers_of(source, chooser, retries_invalid=run.retry.retry_invalid_judge_responses)
-    target = RunArtifacts(run.output_jsonl_fpath.absolute())
+    chooser = Chooser(wanted.mode, retry, wanted.limit)
+    answers = _answers_of(source, chooser, retries_invalid=retry.retry_invalid_judge_responses)
     for line in chooser.warnings():
         warn(line)
     if not chooser.chosen:
         raise NoTasksError(_nothing(wanted.mode), "Nothing was changed.", source.runs[0].rollouts)
-    manifest = _manifest(source, wanted, answers, verifier, benchmark=target.rollouts.stem)
+    with ExitStack() as stack:
+        chosen = stack.enter_context(Chosen(answers, chooser))
+        check_rows(chosen, verifier)
+        stack.pop_all()
+    return chosen
+
+
+def plan_regrading(
+    source: Source, chosen: Chosen, wanted: ReverifySettings, run: RunSettings, verifier: AnyVerifier
+) -> Regrading:
+    """The run that ``chosen`` is graded into. Writes nothing. Raises RefusedError for an output that is taken."""
+    target = RunArtifacts(run.output_jsonl_fpath.absolute())
+    manifest = _manifest(source, wanted, chosen.answers, verifier, benchmark=target.rollouts.stem)
     check_output(
         target,
         source.runs,
@@ -100,8 +116,7 @@ def plan_regrading(
         resumes=wanted.resume,
         overwrites=wanted.overwrite,
     )
-    overwrites, retryable = wanted.overwrite, wanted.invalid_judge_retryable
-    return Regrading(run, answers, chooser, manifest, target, overwrites, retryable)
+    return Regrading(run, chosen, manifest, target, wanted.overwrite, wanted.invalid_judge_retryable)
 
 
 async def regrade(
@@ -111,11 +126,11 @@ async def regrade(
 
     Raises what ``collect`` raises.
     """
-    target = plan.target
+    target, answers, chooser = plan.target, plan.chosen.answers, plan.chosen.chooser
     with ShardLock(target.lock, since=_now()) as lock:
-        prepare_output(target, plan.answers.lines, plan.manifest, overwrites=plan.overwrites)
+        prepare_output(target, answers.lines, plan.manifest, overwrites=plan.overwrites)
         prepared()
-        copies = plan.chooser.mode is Mode.JUDGE_FAILED_ONLY
+        copies = chooser.mode is Mode.JUDGE_FAILED_ONLY
         return await collect(
             plan.settings,
             target,
@@ -123,47 +138,8 @@ async def regrade(
             job=JobFacts(),
             stop=stop,
             progress=progress,
-            agent=SavedAgent(plan.answers, plan.chooser.reasons, plan.settings, copies_results=copies),
-            verifier=_regrader(verifier, plan.settings, invalid_retryable=plan.invalid_retryable),
-        )
-
-
-async def judge_again(
-    artifacts: RunArtifacts,
-    wanted: ReverifySettings,
-    run: RunSettings,
-    verifier: AnyVerifier,
-    *,
-    stop: StopRequest,
-    warn: Warn,
-    progress: Progress | None = None,
-) -> CollectResult | None:
-    """Judge the answers of the run at ``artifacts`` whose judge failed, and record it there; None when there are none.
-
-    Only the verifier is asked. Raises IdentityError for another verifier than the run's, and what ``collect`` raises.
-    """
-    with ExitStack() as stack:
-        lock = stack.enter_context(ShardLock(artifacts.lock, since=_now()))
-        _check_verifier(artifacts, verifier)
-        chooser = Chooser(Mode.JUDGE_FAILED_ONLY, run.retry, wanted.limit)
-        await _migrate(artifacts, lock, run)
-        with RolloutStore.read(artifacts) as store:
-            chosen = (one for one in chooser.choose(candidates_in(store)) if one.kind is Kind.UNJUDGED)
-            answers = stack.enter_context(Answers.of(chosen))
-        for line in chooser.warnings():
-            warn(line)
-        if not len(answers):
-            return None
-        return await collect(
-            run,
-            artifacts,
-            lock,
-            job=JobFacts(),
-            stop=stop,
-            progress=progress,
-            agent=SavedAgent(answers, chooser.reasons, run, copies_results=False),
-            verifier=_regrader(verifier, run, invalid_retryable=wanted.invalid_judge_retryable),
-            only=lambda key: answers.find(key) is not None,
+            agent=SavedAgent(answers, chooser.reasons, plan.settings, copies_results=copies),
+            verifier=regrader(verifier, plan.settings, invalid_retryable=plan.invalid_retryable),
         )
 
 
@@ -202,33 +178,22 @@ def _manifest(source: Source, wanted: ReverifySettings, answers: Answers, verifi
     )
 
 
-def _regrader(verifier: AnyVerifier, run: RunSettings, *, invalid_retryable: bool) -> Regrader:
+def regrader(verifier: AnyVerifier, run: RunSettings, *, invalid_retryable: bool) -> Regrader:
     retries = run.retry.retry_invalid_judge_responses
     return Regrader(verifier, retries_invalid=retries, invalid_retryable=invalid_retryable)
 
 
-def _check_verifier(artifacts: RunArtifacts, verifier: AnyVerifier) -> None:
-    manifest = read_manifest(artifacts.manifest)
-    if manifest is None:
-        cure = "Give another output, or take the files over first with gym eval run and allow_unsafe_resume."
-        raise NotFoundError("there is no journal to append to.", cure, artifacts.rollouts)
-    old, new = flatten(manifest.config.get("verifier", {})), flatten(verifier_identity(verifier))
-    differing: Sequence[str] = [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
-    if differing:
-        what = f"the run was graded by another verifier ({', '.join(differing)})."
-        raise IdentityError(what, "Grade into an output of its own: one run has one verifier.", artifacts.manifest)
-
-
-async def _migrate(artifacts: RunArtifacts, lock: ShardLock, run: RunSettings) -> None:
-    """Make flagged results failures, as a resume with the same setting would; no session when there are none."""
-    if not run.retry.retry_invalid_judge_responses:
-        return
-    with RolloutStore.read(artifacts) as store:
-        if next(iter(invalid_results(artifacts, store.history, store.inventory, store.manifest)), None) is None:
-            return
-    session = ShardSession.open(artifacts, lock, JobFacts(), is_synced=run.durability == "fsync")
-    session.migrate_invalid_judgements()
-    await session.end("final")
+def check_rows(chosen: Chosen, verifier: AnyVerifier) -> None:
+    """Raise DatasetError for the first row that ``verifier`` cannot grade."""
+    answers = chosen.answers
+    graded = {Kind.UNJUDGED} if chosen.chooser.mode is Mode.JUDGE_FAILED_ONLY else {Kind.UNJUDGED, Kind.RESULT}
+    for position, line in enumerate(answers.lines()):
+        if answers.kinds[position] in graded:
+            try:
+                verifier.check_row(jsonl.loads(line))
+            except ValueError as error:
+                where = f"rollout {shown(answers.keys[position])}"
+                raise DatasetError(f"{error}.", "Choose another verifier.", where) from error
 
 
 def _nothing(mode: Mode) -> str:

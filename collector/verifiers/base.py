@@ -73,6 +73,7 @@ VERIFIERS: Registry[Verifier[VerifierSettings]] = Registry(
         "number": "collector.verifiers.number:NumberVerifier",
         "multiple_choice": "collector.verifiers.choice:MultipleChoiceVerifier",
         "math": "collector.verifiers.math:MathVerifier",
+        "gym_server": "collector.reverify.gym_server:GymServerVerifier",
         "judge": "collector.verifiers.judge:JudgeVerifier",
         "python": "collector.verifiers.python:PythonVerifier",
     },

@@ -19,8 +19,8 @@ from collector.agents.chat_reply import answer_of
 from collector.agents.endpoint import EnvReference, endpoint_at
 from collector.agents.parameters import check_numbers, extra_body_of
 from collector.agents.requests import Sender, excerpt, unusable_reply
-from collector.inventory import load_prompt
 from collector.outcomes import Answer, Delivery, Failure, FailureClass, FailureKind, Stage, Verdict
+from collector.prompt import load_prompt
 from collector.settings import CONNECTION, REPORTING, Count, Prompt, RetrySettings, Seconds, Timeouts
 from collector.transport.client import HttpClient
 from collector.verifiers.base import Verifier, VerifierSettings

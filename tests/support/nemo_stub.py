@@ -59,6 +59,9 @@ class NemoStub:
         self.under_way = 0
         self.most = 0
         self.connections = 0
+        #: What was asked to be verified, in order.
+        self.verified: list[dict[str, Any]] = []
+        self.reverify_mode = "stateless"
 
     def __enter__(self) -> Self:
         return self
@@ -129,6 +132,15 @@ class NemoStub:
         with self._lock:
             self.under_way -= 1
 
+    def begin_verify(self, body: dict[str, Any]) -> int:
+        """Note a grading: the how-manieth of its rollout."""
+        with self._lock:
+            self.verified.append(body)
+            return sum(
+                one["_ng_task_index"] == body["_ng_task_index"] and one["_ng_rollout_index"] == body["_ng_rollout_index"]
+                for one in self.verified
+            )
+
     def attempts_of(self, task: int) -> list[int]:
         """The attempt numbers under which the task was asked, in order."""
         return [body.get("_ng_attempt_index", 0) for body in self.runs if body.get("_ng_task_index") == task]
@@ -169,7 +181,7 @@ class _Handler(BaseHTTPRequestHandler):
             case "/global_config_dict_yaml":
                 self._send(200, yaml.safe_dump(self.stub.config, sort_keys=False))
             case "/reverify_mode":
-                self._send(200, "stateless")
+                self._send(200, self.stub.reverify_mode)
             case "/" | "/livez" | "/health" | "/healthz" | "/readyz":
                 self._send(200, {"status": "ok"})
             case _:
@@ -185,9 +197,17 @@ class _Handler(BaseHTTPRequestHandler):
             finally:
                 self.stub.end_run()
         elif self.path == "/verify":
-            self._send(200, {**body, "reward": 1.0})
+            self._verify(body)
         else:
             self._send(404, {"detail": "Not Found"})
+
+    def _verify(self, body: dict[str, Any]) -> None:
+        nth = self.stub.begin_verify(body)
+        wish = body.get("stub", {}).get("verify", {})
+        if nth <= wish.get("times", 1000) and "status" in wish:
+            self._send(wish["status"], "RuntimeError('the judge broke')")
+            return
+        self._send(200, {**body, "reward": 1.0, **wish.get("reply", {})})
 
     def _run(self, body: dict[str, Any]) -> None:
         is_episode = "episode_id" in body

@@ -1,0 +1,100 @@
+"""A judge's second try recorded into the run itself: its journal, its budget, its lock, and no agent.
+
+The attempt of the new judgement is journalled before it leaves, and what the run's latest states allow decides.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import Any
+
+from collector import jsonl
+from collector.artifacts import RunArtifacts
+from collector.collect import CollectResult, Progress, collect
+from collector.errors import IdentityError, NotFoundError
+from collector.invalid_judge import invalid_results
+from collector.lock import ShardLock
+from collector.manifest import flatten, read_manifest
+from collector.reverify.answers import Answers, Kind
+from collector.reverify.regrade import SavedAgent
+from collector.reverify.run import AnyVerifier, Chosen, Warn, check_rows, regrader, verifier_identity
+from collector.reverify.selection import Chooser, Mode
+from collector.reverify.settings import ReverifySettings
+from collector.reverify.source import candidates_in
+from collector.session import JobFacts, ShardSession
+from collector.settings import RunSettings
+from collector.stop import StopRequest
+from collector.store import RolloutStore
+
+
+async def judge_again(
+    artifacts: RunArtifacts,
+    wanted: ReverifySettings,
+    run: RunSettings,
+    verifier: AnyVerifier,
+    *,
+    stop: StopRequest,
+    warn: Warn,
+    progress: Progress | None = None,
+) -> CollectResult | None:
+    """Judge the answers of the run at ``artifacts`` whose judge failed, and record it there; None when there are none.
+
+    Only the verifier is asked. Raises IdentityError for another verifier than the run's, and what ``collect`` raises.
+    """
+    with ExitStack() as stack:
+        lock = stack.enter_context(ShardLock(artifacts.lock, since=datetime.now(UTC).isoformat(timespec="seconds")))
+        chooser = Chooser(Mode.JUDGE_FAILED_ONLY, run.retry, wanted.limit)
+        await _migrate(artifacts, lock, run)
+        with RolloutStore.read(artifacts) as store:
+            chosen = (one for one in chooser.choose(candidates_in(store)) if one.kind is Kind.UNJUDGED)
+            answers = stack.enter_context(Answers.of(chosen))
+        for line in chooser.warnings():
+            warn(line)
+        if not len(answers):
+            return None
+        check_rows(Chosen(answers, chooser), verifier)
+        _check_verifier(artifacts, verifier)
+        return await collect(
+            run,
+            artifacts,
+            lock,
+            job=JobFacts(),
+            stop=stop,
+            progress=progress,
+            agent=SavedAgent(answers, chooser.reasons, run, copies_results=False),
+            verifier=regrader(verifier, run, invalid_retryable=wanted.invalid_judge_retryable),
+            only=lambda key: answers.find(key) is not None,
+        )
+
+
+def _check_verifier(artifacts: RunArtifacts, verifier: AnyVerifier) -> None:
+    """Raise IdentityError unless ``verifier``, whose rows are checked, is who graded the run at ``artifacts``."""
+    manifest = read_manifest(artifacts.manifest)
+    if manifest is None:
+        cure = "Give another output, or take the files over first with gym eval run and allow_unsafe_resume."
+        raise NotFoundError("there is no journal to append to.", cure, artifacts.rollouts)
+    now = verifier_identity(verifier)
+    saved: dict[str, Any] = manifest.config.get("verifier", {})
+    if saved.get("type") == "environment" and "servers" in now:
+        # The environment's own judge stands in the settings of the servers that the run was made with.
+        known: dict[str, Any] = manifest.config.get("agent", {}).get("servers", {})
+        differing = sorted(name for name, settings in now["servers"].items() if known.get(name) != settings)
+    else:
+        old, new = flatten(saved), flatten(jsonl.loads(jsonl.canonical(now)))
+        differing = [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
+    if differing:
+        what = f"the run was graded by another verifier ({', '.join(differing)})."
+        raise IdentityError(what, "Grade into an output of its own: one run has one verifier.", artifacts.manifest)
+
+
+async def _migrate(artifacts: RunArtifacts, lock: ShardLock, run: RunSettings) -> None:
+    """Make flagged results failures, as a resume with the same setting would; no session when there are none."""
+    if not run.retry.retry_invalid_judge_responses:
+        return
+    with RolloutStore.read(artifacts) as store:
+        if next(iter(invalid_results(artifacts, store.history, store.inventory, store.manifest)), None) is None:
+            return
+    session = ShardSession.open(artifacts, lock, JobFacts(), is_synced=run.durability == "fsync")
+    session.migrate_invalid_judgements()
+    await session.end("final")
