@@ -58,7 +58,7 @@ def materialize(settings: RunSettings) -> Materialized:
 
 def _made_lines(settings: RunSettings, maker: RowMaker, hasher: Any) -> list[bytes]:
     """The rows that the agent makes of the dataset's, in (task, repeat) order."""
-    path = settings.input_jsonl_fpath
+    path = maker.source(settings.input_jsonl_fpath)
     made: list[tuple[int, int, bytes]] = []
     for number, line in islice(_dataset_lines(path), settings.limit):
         hasher.update(line + b"\n")

@@ -25,6 +25,10 @@ class RowMaker(Protocol):
         """(task, repeat, row) for each rollout of the dataset's ``line``, which holds ``row``. Raises ValueError."""
         ...
 
+    def source(self, path: Path) -> Path:
+        """Where the dataset called ``path`` lies."""
+        ...
+
     def finish(self, path: Path) -> None:
         """Called after the last line of ``path``; raises DatasetError for what only the whole shows."""
 

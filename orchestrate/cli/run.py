@@ -72,6 +72,10 @@ def _parser() -> CommandParser:
     parser.add_argument("--prompt-config", help="YAML file with a user and, if wanted, a system template")
     parser.add_argument("--verifier", metavar="TYPE", help="how answers are graded")
     parser.add_argument("--agent-type", metavar="TYPE", help="how the model is asked")
+    parser.add_argument("--no-serve", action="store_true", help="the running servers of a NeMo Gym run and grade the rows")
+    parser.add_argument("-a", "--agent", metavar="NAME", help="with --no-serve: the server that runs every row")
+    parser.add_argument("--interleave-repeats", action="store_true", help="start each task's first repeat before any second")
+    parser.add_argument("--no-health-check", action="store_true", help="leave out the health check after collection")
     parser.add_argument("--resume", action="store_true", help="accepted for NeMo Gym users: runs always resume")
     parser.add_argument("--json", action="store_true", help="print the coverage as JSON")
     return parser
@@ -83,8 +87,10 @@ def _settings(args: argparse.Namespace) -> RunSettings:
     from collector.errors import ConfigError, RequestError
     from collector.settings import RunSettings
     from orchestrate.compose import compose_data
+    from orchestrate.config.nemo_gym import from_nemo_gym
     from orchestrate.config.problems import problems_of
 
+    _check_no_serve(args)
     if args.model_api_key is not None:
         raise RequestError("--model-api-key would show the key to every user of this machine.", "Use --model-api-key-env.")
     where: Path | str = args.config or ""
@@ -95,12 +101,32 @@ def _settings(args: argparse.Namespace) -> RunSettings:
         if args.model_api_key_env not in os.environ:
             raise RequestError(f"there is no variable {args.model_api_key_env}.", "Check --model-api-key-env.")
         composed["policy_api_key"] = SecretStr(os.environ[args.model_api_key_env])
+    run, problems = from_nemo_gym({key: value for key, value in composed.items() if not key.startswith("_")})
+    if problems:
+        raise ConfigError("; ".join(problems) + ".", where=where)
     try:
-        return RunSettings.model_validate({key: value for key, value in composed.items() if not key.startswith("_")})
+        return RunSettings.model_validate(run)
     except ValidationError as error:
         raise ConfigError(
             "; ".join(_with_flag(problem) for problem in problems_of(error, RunSettings)) + ".", where=where
         ) from error
+
+
+def _check_no_serve(args: argparse.Namespace) -> None:
+    from collector.errors import RequestError
+
+    if args.no_serve:
+        flags = {
+            "--model": args.model,
+            "--model-url": args.model_url,
+            "--verifier": args.verifier,
+            "--agent-type": args.agent_type,
+        }
+        if given := [flag for flag, value in flags.items() if value is not None]:
+            what = f"{', '.join(given)}: with --no-serve the running servers have their model and their verifier."
+            raise RequestError(what, "Leave it out; gym env start sets them.")
+    elif args.agent is not None:
+        raise RequestError("--agent names a running server and needs --no-serve.", "How a model is asked is --agent-type.")
 
 
 def _run_yaml(file: Path) -> dict[str, Any]:
@@ -120,13 +146,18 @@ def _with_flags(data: dict[str, Any], args: argparse.Namespace) -> dict[str, Any
     given = {key: getattr(args, flag) for flag, key in _KEYS.items() if getattr(args, flag) is not None}
     params = {name: getattr(args, name) for name in _PARAMS if getattr(args, name) is not None}
     merged = {**data, **given}
+    for key, is_given in (("interleave_repeats", args.interleave_repeats), ("disable_health_check", args.no_health_check)):
+        if is_given:
+            merged[key] = True
     if params:
         merged["responses_create_params"] = {**(data.get("responses_create_params") or {}), **params}
-    for key, kind in (("verifier", args.verifier), ("agent", args.agent_type)):
+    for key, kind in (("verifier", args.verifier), ("agent", "nemo_gym" if args.no_serve else args.agent_type)):
         if kind is not None:
             # Settings of another type of plug-in would be wrong for this one.
-            same = (data.get(key) or {}).get("type") == kind
+            same = isinstance(data.get(key), dict) and data[key].get("type") == kind
             merged[key] = data[key] if same else {"type": kind}
+    if args.agent is not None:
+        merged["agent_name"] = args.agent
     return merged
 
 

@@ -13,6 +13,7 @@ from collector.errors import ConfigError
 from collector.registry import unknown_name_hint
 from collector.settings import RunSettings
 from orchestrate.config.gpus import gpu_problems
+from orchestrate.config.nemo_submit import from_nemo_submit
 from orchestrate.config.problems import problems_of
 from orchestrate.config.references import UNKNOWN_PORT_URL, fill_references, reference_problems
 from orchestrate.config.services import ExternalService
@@ -35,8 +36,8 @@ class Loaded:
 
 def load_config(raw: Mapping[str, Any], *, where: Path, environ: Mapping[str, str]) -> Loaded:
     """Validate the composed YAML. Raises ConfigError with all problems in one line; touches nothing."""
-    data = {key: value for key, value in raw.items() if not str(key).startswith("_")}
-    problems = _structure_problems(data)
+    data, problems = from_nemo_submit({key: value for key, value in raw.items() if not str(key).startswith("_")})
+    problems += _structure_problems(data)
     problems += _meaning_problems(data)
     problems += [problem for name, run in _run_sections(data).items() for problem in _run_problems(name, run, data)]
     if not problems:

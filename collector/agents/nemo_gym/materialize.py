@@ -71,6 +71,11 @@ class NemoGymRows:
                 self._repeats[task] += 1
                 yield task, repeat, self._numbered(sent, repeat, is_one_of_many=many)
 
+    def source(self, path: Path) -> Path:
+        """``path``, looked for in the roots of ``NEMO_GYM_EXTRA_ROOTS`` and then here; as it stands when it is nowhere."""
+        roots = [Path(root) for root in os.environ.get("NEMO_GYM_EXTRA_ROOTS", "").split(os.pathsep) if root]
+        return next((found for root in roots if (found := root / path).exists()), path)
+
     def finish(self, path: Path) -> None:
         """Say what was not used. Raises DatasetError when counted task numbers meet given ones."""
         if both := sorted(self._given & set(self._tasks.values())):
@@ -139,11 +144,3 @@ class NemoGymRows:
         if rollout_id is not None and (is_one_of_many or repeat):
             row = {**row, rows.ROLLOUT_ID: f"{rollout_id}-r{repeat}"}
         return seeded(row, repeat) if self._run.num_repeats_add_seed else row
-
-
-def find_dataset(path: Path, environ: Mapping[str, str] = os.environ) -> Path:
-    """``path``, looked for in the roots of ``NEMO_GYM_EXTRA_ROOTS`` and then here; as it stands when it is nowhere."""
-    if path.is_absolute():
-        return path
-    roots = [Path(root) for root in environ.get("NEMO_GYM_EXTRA_ROOTS", "").split(os.pathsep) if root]
-    return next((found for root in roots if (found := root / path).exists()), path)

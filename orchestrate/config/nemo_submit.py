@@ -1,0 +1,146 @@
+"""A submit YAML as NeMo Gym 0.7.0 writes it, in this project's keys; what has no counterpart is a problem by name. Pure.
+
+Only keys that NeMo Gym has and this project has not are touched here, so a YAML of our own passes through as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from orchestrate.config.nemo_gym import from_nemo_gym
+
+#: Keys without a counterpart: the value that changes nothing and may stay, and what to do instead of any other.
+_Unsupported = Mapping[str, tuple[tuple[Any, ...], str]]
+
+_DRIVER: Final[_Unsupported] = {
+    "container": ((), "the collector runs on the node itself, with the interpreter of compute.NAME.python"),
+    "gym_install": ((None,), "install NeMo Gym where its servers are started, and use agent nemo_gym"),
+    "policy_host": (("localhost", "127.0.0.1"), "services run on the first node of the job, where the collector is"),
+    "policy_model_type": ((), "run.agent says how the model is asked: openai_chat, openai_responses or nemo_gym"),
+    "mounts": (([],), "the collector runs in no container"),
+}
+_VLLM: Final[_Unsupported] = {
+    "number_of_instances": ((1,), "one job has one instance; give the benchmark more shards"),
+    "use_ray_serve": ((False,), "one job has one instance; give the benchmark more shards"),
+    "data_parallel_rpc_port": ((13345,), "one job has one instance"),
+    "pre_command": (("",), "write the service as type: command, with both in its command"),
+}
+_SERVICE_TYPES: Final[Mapping[str, str]] = {
+    "ray": "Ray is not started; a service of one node needs none",
+    "vllm_pd": "prefill and decode are not served apart; write the router as type: external or type: command",
+}
+_BENCHMARK: Final[_Unsupported] = {
+    "prepare": (({}, None), "prepare the dataset once, and name its file in run.input_jsonl_fpath"),
+    "command": (
+        (None, ""),
+        "it leaves no rows to record; collect its dataset with run, or start it by sbatch",
+    ),
+}
+#: Keys of ``run`` that make NeMo Gym start servers for the benchmark.
+_STARTS_SERVERS: Final = ("config_paths", "benchmark", "environment", "resources_server", "split", "model_type")
+_OTEL: Final = "telemetry is not exported: remove the section, or set otel.enabled: false"
+
+
+class TranslatedSubmit(NamedTuple):
+    """The YAML's data in this project's form, and what of it cannot be honoured."""
+
+    data: dict[str, Any]
+    problems: list[str]
+
+
+def from_nemo_submit(raw: Mapping[str, Any]) -> TranslatedSubmit:
+    """``raw`` with what NeMo Gym writes differently put right."""
+    problems: list[str] = []
+    data = dict(raw)
+    otel = data.pop("otel", None)
+    if isinstance(otel, Mapping) and otel.get("enabled") is not False:
+        problems.append(f"otel: is not supported: {_OTEL}")
+    compute = data.get("compute")
+    only = next(iter(compute)) if isinstance(compute, Mapping) and len(compute) == 1 else None
+    if isinstance(compute, Mapping):
+        data["compute"] = {name: _compute(entry) for name, entry in compute.items()}
+    if isinstance(services := data.get("services"), Mapping):
+        data["services"] = {name: _service(f"services.{name}", entry, only, problems) for name, entry in services.items()}
+    if isinstance(driver := data.get("driver"), Mapping):
+        data["driver"] = _driver(driver, problems)
+    return TranslatedSubmit(data, problems)
+
+
+def _compute(entry: Any) -> Any:
+    """One pool of nodes is what the keys of the entry itself say."""
+    pools = entry.get("node_pools") if isinstance(entry, Mapping) else None
+    if not isinstance(pools, Mapping) or len(pools) != 1 or not isinstance(pool := next(iter(pools.values())), Mapping):
+        return entry
+    if pool.get("ntasks_per_node", 1) != 1 or {"partition", "nodes", "gpus_per_node"} & entry.keys():
+        return entry
+    flat = {key: value for key, value in entry.items() if key != "node_pools"}
+    kept = {key: pool[key] for key in ("partition", "nodes", "gpus_per_node") if key in pool}
+    extra = {**(flat.get("extra_args") or {}), **(pool.get("extra_args") or {})}
+    rest = {key: value for key, value in pool.items() if key not in {*kept, "extra_args", "ntasks_per_node"}}
+    return {**flat, **kept, **rest, **({"extra_args": extra} if extra else {})}
+
+
+def _service(path: str, entry: Any, compute: Any, problems: list[str]) -> Any:
+    if not isinstance(entry, Mapping):
+        return entry
+    if (kind := entry.get("type")) in _SERVICE_TYPES:
+        problems.append(f"{path}.type: {kind} is not supported: {_SERVICE_TYPES[str(kind)]}")
+    found = _without(entry, _VLLM, path, problems)
+    placement = found.get("placement")
+    if placement is not None and placement == compute:
+        del found["placement"]
+    check = found.get("health_check")
+    if isinstance(check, Mapping) and {"port", "timeout_seconds"} & check.keys():
+        if check.get("port") not in {None, entry.get("port")}:
+            problems.append(f"{path}.health_check.port: must be the service's own port")
+        if "timeout_seconds" in check:
+            found["ready_timeout_s"] = check["timeout_seconds"]
+        found["health_check"] = {key: value for key, value in check.items() if key not in {"port", "timeout_seconds"}}
+    return found
+
+
+def _driver(entry: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
+    found = _without(entry, _DRIVER, "driver", problems)
+    if isinstance(benchmarks := found.get("benchmarks"), Mapping):
+        found["benchmarks"] = {
+            name: _benchmark(f"driver.benchmarks.{name}", benchmark, problems) for name, benchmark in benchmarks.items()
+        }
+    return found
+
+
+def _benchmark(path: str, entry: Any, problems: list[str]) -> Any:
+    if not isinstance(entry, Mapping):
+        return entry
+    found = _without(entry, _BENCHMARK, path, problems)
+    if "resumable" in found:
+        found["requeue"] = {**_requeue(f"{path}.resumable", found.pop("resumable"), problems), **(found.get("requeue") or {})}
+    if isinstance(run := found.get("run"), Mapping):
+        told = "is not supported: NeMo Gym's servers are not started; start them yourself and use agent nemo_gym"
+        problems += [f"{path}.run.{key}: {told}" for key in _STARTS_SERVERS if key in run]
+        kept = {key: value for key, value in run.items() if key not in _STARTS_SERVERS}
+        found["run"], unfit = from_nemo_gym(kept)
+        problems += [f"{path}.run.{problem}" for problem in unfit]
+    return found
+
+
+def _requeue(path: str, value: Any, problems: list[str]) -> dict[str, Any]:
+    match value:
+        case True:
+            return {}
+        case False | None:
+            return {"max_requeues": 0}
+        case Mapping() if not value.keys() - {"max_retries", "max_walltime"}:
+            names: Mapping[str, str] = {"max_retries": "max_requeues", "max_walltime": "max_walltime"}
+            return {names[key]: item for key, item in value.items()}
+        case _:
+            problems.append(f"{path}: must be true, false, or a map of max_retries and max_walltime")
+            return {}
+
+
+def _without(entry: Mapping[str, Any], unsupported: _Unsupported, path: str, problems: list[str]) -> dict[str, Any]:
+    """``entry`` without the keys of ``unsupported``, each of which is a problem unless its value changes nothing."""
+    for key, (harmless, instead) in unsupported.items():
+        if key in entry and not any(entry[key] == value and type(entry[key]) is type(value) for value in harmless):
+            problems.append(f"{path}.{key}: is not supported: {instead}")
+    return {key: value for key, value in entry.items() if key not in unsupported}
