@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import yaml
 
+from collector import jsonl
 from collector.artifacts import RunArtifacts
 from collector.collect import CollectResult, Progress
 from collector.coverage import Coverage, total
@@ -46,7 +47,8 @@ def find_source(wanted: ReverifySettings) -> Source:
         if wanted.materialized_inputs_jsonl_fpath is None and all(shard.manifest.is_file() for shard in shards):
             runs = shards
     if are_legacy(runs):
-        return Source(tuple(runs), inventory=wanted.materialized_inputs_jsonl_fpath, is_verified=is_merged)
+        unseen = _unseen(runs[0]) if is_merged else 0
+        return Source(tuple(runs), inventory=wanted.materialized_inputs_jsonl_fpath, is_verified=is_merged, unseen=unseen)
     if wanted.materialized_inputs_jsonl_fpath is not None:
         what = "materialized_inputs_jsonl_fpath: is for files without a manifest; this run has its own inventory."
         raise ConfigError(what, "Leave --inputs out.")
@@ -73,6 +75,8 @@ async def regrade_here(
     run = settings_for(wanted, source, output.absolute())
     verifier = make_verifier(run)
     with choose(source, wanted, run.retry, verifier, warn=warn) as chosen:
+        if source.unseen:
+            warn(f"{source.unseen} rollouts of the merged run have no row and are not counted: name its directory to keep them")
         if await _is_unsafe(wanted, verifier, warn):
             run = settings_for(wanted, source, output.absolute().with_name(f"unsafe_{output.name}"))
         plan = plan_regrading(source, chosen, wanted, run, verifier)
@@ -131,6 +135,17 @@ def _coverage_of(artifacts: RunArtifacts, retry: RetrySettings) -> Coverage:
 
     with RolloutStore.read(artifacts) as store:
         return store.coverage(retry)
+
+
+def _unseen(merged: RunArtifacts) -> int:
+    """How many rollouts of a merged file's run are not in it, by the coverage beside it."""
+    try:
+        coverage = jsonl.loads(merged.coverage.read_bytes())
+        receipt = read_receipt(merged.receipt)
+    except (OSError, ValueError):
+        return 0
+    expected = coverage.get("expected") if isinstance(coverage, dict) else None
+    return max(0, expected - receipt.output.rows) if isinstance(expected, int) and receipt is not None else 0
 
 
 def _verifier_of(wanted: ReverifySettings, saved: dict[str, Any], source: Source) -> dict[str, Any]:

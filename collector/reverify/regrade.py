@@ -62,13 +62,12 @@ class SavedAgent(Agent[AgentSettings]):
         try:
             saved = None if position is None else self._answers.row(position)
         except CorruptArtifactError as error:
-            return _no_answer(str(error), terminal=False)
+            return _no_answer(str(error))
         if position is None or saved is None:
-            return _no_answer(self._reasons.get(key, "no answer is saved"), terminal=True)
-        try:
+            return _no_answer(self._reasons.get(key, "no answer is saved")XX:
             answer = answer_in(saved.get("response"))
         except ValueError as error:
-            return _no_answer(f"the saved response is unusable: {error}", terminal=True)
+            return _no_answer(f"the saved response is unusable: {error}")
         if self._answers.kinds[position] == Kind.RESULT and self._copies_results:
             return Completed(answer=answer, verdict=_verdict_of(saved, row), served_by=_server_of(saved))
         return SavedAnswer(response=answer.response, text=answer.text, truncated=answer.truncated, row=saved)
@@ -119,8 +118,8 @@ class Regrader(Verifier[VerifierSettings]):
         )
 
 
-def _no_answer(reason: str, *, terminal: bool) -> Failure:
-    return Failure(failure_class=NOT_REVERIFIED, reason=reason, terminal=terminal, delivery=Delivery.NOT_SENT)
+def _no_answer(reason: str) -> Failure:
+    return Failure(failure_class=NOT_REVERIFIED, reason=reason, terminal=True, delivery=Delivery.NOT_SENT)
 
 
 def _verdict_of(saved: dict[str, Any], row: dict[str, Any]) -> Verdict:

@@ -48,6 +48,8 @@ class Source:
     inventory: Path | None = None
     #: Whether something vouches for files without a manifest, as a merge's receipt does.
     is_verified: bool = False
+    #: Rollouts of a merged file's run that have no row in it; nothing here says which.
+    unseen: int = 0
 
     @property
     def config(self) -> dict[str, Any]:
