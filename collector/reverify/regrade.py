@@ -64,7 +64,8 @@ class SavedAgent(Agent[AgentSettings]):
         except CorruptArtifactError as error:
             return _no_answer(str(error))
         if position is None or saved is None:
-            return _no_answer(self._reasons.get(key, "no answer is saved")XX:
+            return _no_answer(self._reasons.get(key, "no answer is saved"))
+        try:
             answer = answer_in(saved.get("response"))
         except ValueError as error:
             return _no_answer(f"the saved response is unusable: {error}")
