@@ -47,7 +47,7 @@ packages:
 
 test: setup model packages ## all tests, on a real private Slurm and a real model where this machine can
 	$(BIN)/python -m compileall -q $(wildcard $(CODE))
-	$(BIN)/pytest -n 3 --reruns 2 -rR
+	$(BIN)/pytest -n 3
 
 interop: setup ## agreement with programs of other people, in environments that variables name (docs/exporters.md, docs/metrics.md)
 	$(BIN)/pytest -m interop

@@ -7,6 +7,7 @@ import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -49,14 +50,14 @@ def test_every_crash_point_leaves_something_that_the_next_submit_completes(
     monkeypatch.setattr("orchestrate.submit_work.DEADLINE_S", -1.0)
     monkeypatch.setattr("orchestrate.submit_work._LOOKS", (0.0,))
     done: list[Submittal] = []
-    total = run_in_fork(lambda: done.append(work()), 0)[1]
-    assert total > 50
-
-    for fatal in range(1, total + 1):
-        shutil.rmtree(project.runs)
+    # How many disk calls there are differs from run to run (names are random, processes have their own pace): the end is a
+    # child that lived.
+    for fatal in count(1):
+        shutil.rmtree(project.runs, ignore_errors=True)
         (fake.directory / "jobs").unlink(missing_ok=True)
         status, _ = run_in_fork(lambda: done.append(work()), fatal)
-        assert os.WIFSIGNALED(status)
+        if not os.WIFSIGNALED(status):
+            break
         assert os.WTERMSIG(status) == signal.SIGKILL
         visible = [path for path in project.runs.iterdir() if not path.name.startswith(".")] if project.runs.exists() else []
         assert all(read_plan(RunDir(path)) for path in visible), f"half a run after disk call {fatal}"
@@ -67,3 +68,6 @@ def test_every_crash_point_leaves_something_that_the_next_submit_completes(
         per_name = Counter(job_id.partition("_")[0] for job_id, _, _ in fake.jobs())
         assert sorted(per_name.values()) == [1, 2], f"jobs after disk call {fatal}: {fake.jobs()}"
         assert [path.name for path in project.runs.iterdir()] == [result.run.root.name], f"leftovers after disk call {fatal}"
+
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert fatal > 50
