@@ -8,7 +8,9 @@ _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234567
 #: Room for the additions that temporaries and companions make within the 255 bytes of a file name.
 SLUG_LIMIT = 160
 #: Names that a run directory uses itself.
-RESERVED = frozenset({"plan.json", "resolved-config.yaml", "gym-job.json", "submissions.jsonl", "submit.lock", "slots"})
+RESERVED = frozenset(
+    {"plan.json", "resolved-config.yaml", "gym-job.json", "submissions.jsonl", "submit.lock", "slots", "shard-facts.json"}
+)
 
 
 def slug(name: str) -> str:

@@ -50,6 +50,10 @@ class RunDir:
     def submit_lock(self) -> Path:
         return self.root / "submit.lock"
 
+    @property
+    def shard_facts(self) -> Path:
+        return self.root / "shard-facts.json"
+
     def benchmark(self, plan: BenchmarkPlan) -> Path:
         """Where everything of one benchmark lies."""
         return self.root / plan.slug

@@ -9,20 +9,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from pydantic import Field
-
 from collector.artifacts import RunArtifacts
 from collector.coverage import Coverage, total
 from collector.errors import GymEvalError
-from collector.settings import RetrySettings, StrictModel
-from collector.store import RolloutStore
+from collector.settings import RetrySettings
 from exporters.ledger import ExportEvent, Standing, read_events, standing
 from merge.receipt import Receipt, read_receipt
 from orchestrate.config.load import settings_of
 from orchestrate.executors.base import executor_for
 from orchestrate.plan import BenchmarkPlan, SubmitPlan
+from orchestrate.run_report import BenchmarkReport, ExportReport, RunReport, ShardReport
 from orchestrate.rundir import RunDir, read_plan
 from orchestrate.scheduler import JobFact, Knowledge
+from orchestrate.shard_facts import KnownShards
 from orchestrate.submissions import (
     Outcome,
     Submission,
@@ -31,100 +30,6 @@ from orchestrate.submissions import (
     read_submissions,
     unanswered_or_refused,
 )
-
-
-class ShardReport(StrictModel):
-    """One shard. ``knowledge`` and ``job_state`` are the scheduler's words of its newest job, null when it never had one."""
-
-    index: int
-    expected: int
-    completed: int = 0
-    failed: int = 0
-    final: bool = False
-    sessions: int = 0
-    job_id: str | None = None
-    knowledge: Knowledge | None = None
-    job_state: str | None = None
-    detail: str = ""
-    #: Seconds since the shard's last journal event; null before its first.
-    age_s: float | None = None
-    #: Why the shard's files cannot be read.
-    trouble: str | None = None
-
-
-class ExportReport(StrictModel):
-    """One configured export: whether the merged rows as they stand arrived, and where or why not."""
-
-    name: str
-    standing: Standing
-    detail: str = ""
-
-
-class BenchmarkReport(StrictModel):
-    """One benchmark: the coverage over its readable shards and each shard."""
-
-    name: str
-    coverage: Coverage | None
-    mean_reward: float | None
-    #: The mean if every unmeasured rollout had reward 0, and 1; null unless all rewards lie in [0, 1].
-    mean_reward_bounds: tuple[float, float] | None = None
-    measured: int
-    expected: int
-    merged: str | None
-    #: The merged file leaves out rollouts that were unfinished when it was made.
-    merged_partially: bool = False
-    exports: list[ExportReport] = Field(default_factory=list)
-    #: The scheduler's word for the job that publishes what the shards leave; null when there is none.
-    finisher_state: str | None = None
-    #: Submissions of unfinished shards that the scheduler refused or never answered, each with its reason.
-    submission_troubles: list[str] = Field(default_factory=list)
-    shards: list[ShardReport]
-
-    @property
-    def age_s(self) -> float | None:
-        """Seconds since anything happened in one of the shards; None before the first event."""
-        return min((shard.age_s for shard in self.shards if shard.age_s is not None), default=None)
-
-    @property
-    def is_final(self) -> bool:
-        """Whether nothing of the benchmark may be dispatched any more."""
-        return all(shard.final for shard in self.shards)
-
-
-class RunReport(StrictModel):
-    """Everything ``gym eval status`` shows."""
-
-    name: str
-    run_dir: str
-    asked_at: str
-    #: Why the scheduler could not be asked; null when it answered.
-    scheduler_trouble: str | None
-    benchmarks: list[BenchmarkReport] = Field(default_factory=list)
-
-    @property
-    def is_final(self) -> bool:
-        """Whether nothing of the run may be dispatched any more."""
-        return all(benchmark.is_final for benchmark in self.benchmarks)
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether all is final and merged and no shard's job is left."""
-        return self.is_final and all(benchmark.merged for benchmark in self.benchmarks) and not self.has_live_jobs
-
-    @property
-    def has_live_jobs(self) -> bool:
-        """Whether a job is queued or running, or may be because the scheduler could not be asked."""
-        shards = [shard for benchmark in self.benchmarks for shard in benchmark.shards]
-        return any(
-            shard.knowledge is Knowledge.COULD_NOT_ASK
-            or (shard.knowledge is Knowledge.KNOWN and JobFact(Knowledge.KNOWN, shard.job_state or "").is_live)
-            for shard in shards
-        )
-
-    @property
-    def has_live_finisher(self) -> bool:
-        """Whether a job that would still publish a benchmark is queued or running."""
-        return any(JobFact(Knowledge.KNOWN, b.finisher_state or "").is_live and b.merged is None for b in self.benchmarks)
 
 
 def report(run: RunDir, *, benchmark: str | None = None) -> RunReport:
@@ -137,15 +42,16 @@ def report(run: RunDir, *, benchmark: str | None = None) -> RunReport:
     newest = {name: latest_jobs(submissions, name) for name in plan.names}
     finishers = {name: found.jobs for name in plan.names if (found := latest_finisher(submissions, name)) is not None}
     facts = executor_for(run, plan).scheduler.ask(_newest_only(submissions, [*newest.values(), *finishers.values()]))
+    shards = KnownShards(run)
     unknown = [fact.detail for fact in facts.values() if fact.knowledge is Knowledge.COULD_NOT_ASK]
-    return RunReport(
+    found = RunReport(
         name=plan.name,
         run_dir=str(run.root),
         asked_at=datetime.now(UTC).isoformat(timespec="seconds"),
         scheduler_trouble=unknown[0] if unknown else None,
         benchmarks=[
             _with_submissions(
-                _benchmark(run, plan, item, newest[item.name], facts),
+                _benchmark(run, plan, item, known=shards, jobs=newest[item.name], facts=facts),
                 submissions,
                 finisher_state=_state_of(finishers.get(item.name, {}), facts),
             )
@@ -153,6 +59,8 @@ def report(run: RunDir, *, benchmark: str | None = None) -> RunReport:
             if benchmark in (None, item.name)
         ],
     )
+    shards.keep()
+    return found
 
 
 def _with_submissions(
@@ -190,7 +98,13 @@ def _newest_only(submissions: list[Submission], newest: Iterable[Mapping[int, st
 
 
 def _benchmark(
-    run: RunDir, plan: SubmitPlan, benchmark: BenchmarkPlan, jobs: Mapping[int, str], facts: Mapping[str, JobFact]
+    run: RunDir,
+    plan: SubmitPlan,
+    benchmark: BenchmarkPlan,
+    *,
+    known: KnownShards,
+    jobs: Mapping[int, str],
+    facts: Mapping[str, JobFact],
 ) -> BenchmarkReport:
     retry = settings_of(plan.config, benchmark.name, output=run.merged(benchmark).rollouts).retry
     shards: list[ShardReport] = []
@@ -198,7 +112,7 @@ def _benchmark(
     for index, artifacts in enumerate(run.shards(benchmark)):
         base = _job_part(index, benchmark, jobs.get(index), facts)
         try:
-            shard, coverage = _read_shard(base, artifacts, retry)
+            shard, coverage = _read_shard(base, artifacts, known, retry)
             parts.append(coverage)
         except GymEvalError as error:
             shard = base.model_copy(update={"trouble": str(error)})
@@ -259,18 +173,20 @@ def _job_part(index: int, benchmark: BenchmarkPlan, job_id: str | None, facts: M
     )
 
 
-def _read_shard(base: ShardReport, artifacts: RunArtifacts, retry: RetrySettings) -> tuple[ShardReport, Coverage]:
-    with RolloutStore.read(artifacts) as store:
-        coverage = store.coverage(retry)
-        facts = {
-            # Rollouts that were planned anew are counted in the shard that has them now.
-            "expected": coverage.expected,
-            "completed": coverage.completed,
-            "failed": sum(coverage.failures_by_kind.values()),
-            "final": coverage.is_final,
-            "sessions": len(store.history.sessions),
-            "age_s": _age_s(store.history.last_at),
-        }
+def _read_shard(
+    base: ShardReport, artifacts: RunArtifacts, known: KnownShards, retry: RetrySettings
+) -> tuple[ShardReport, Coverage]:
+    found = known.of(artifacts, retry)
+    coverage = found.coverage
+    facts = {
+        # Rollouts that were planned anew are counted in the shard that has them now.
+        "expected": coverage.expected,
+        "completed": coverage.completed,
+        "failed": sum(coverage.failures_by_kind.values()),
+        "final": coverage.is_final,
+        "sessions": found.sessions,
+        "age_s": _age_s(found.last_at),
+    }
     return base.model_copy(update=facts), coverage
 
 

@@ -10,7 +10,7 @@ from orchestrate.run_words import SUBMITTED_WORDS
 
 if TYPE_CHECKING:
     from collector.coverage import Coverage
-    from orchestrate.status import BenchmarkReport, RunReport, ShardReport
+    from orchestrate.run_report import BenchmarkReport, RunReport, ShardReport
 
 #: Benchmarks with more shards than this are shown by state, unless --shards asks for each.
 _SHARDS_SHOWN = 16

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collector.artifacts import RunArtifacts
+    from orchestrate.run_report import BenchmarkReport, RunReport
     from orchestrate.rundir import RunDir
-    from orchestrate.status import BenchmarkReport, RunReport
 
 #: Seconds between two looks: few at first, since small runs end soon, and never so many questions that Slurm minds.
 _PAUSES_S: Final = (0.2, 0.3, 0.5, 0.8, 1.2, 2.0, 3.0, 5.0)

@@ -11,8 +11,8 @@ from orchestrate.cli.parser import CommandParser
 from orchestrate.run_words import WHOLE_WORDS
 
 if TYPE_CHECKING:
+    from orchestrate.run_report import RunReport
     from orchestrate.rundir import RunDir
-    from orchestrate.status import RunReport
 
 #: Seconds without a live job after which nothing more is expected. A requeued job may be unlisted for a moment.
 _QUIET_S: Final = 6.0

@@ -58,7 +58,10 @@ def test_n44_the_automatic_check_of_a_journalled_run_is_one_line_and_touches_no_
 
     line = note_when_new(shard, HealthChoice(), since=shard.rollouts)
 
-    assert line == "health: 0 healthy, 1 unhealthy, 2 unobserved (agent_turn_hollow 1)"
+    assert (
+        line
+        == "health: 0 healthy, 1 unhealthy, 2 unobserved (agent_turn_hollow 1); unobserved: nothing found, and the rows lack what some checks look at"
+    )
     assert {path: path.read_bytes() for path in before} == before
 
 

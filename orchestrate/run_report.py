@@ -1,0 +1,104 @@
+"""The report of a run as values: shards, benchmarks and the run, with what they mean together. Nothing is read here."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from collector.coverage import Coverage
+from collector.settings import StrictModel
+from exporters.ledger import Standing
+from orchestrate.scheduler import JobFact, Knowledge
+
+
+class ShardReport(StrictModel):
+    """One shard. ``knowledge`` and ``job_state`` are the scheduler's words of its newest job, null when it never had one."""
+
+    index: int
+    expected: int
+    completed: int = 0
+    failed: int = 0
+    final: bool = False
+    sessions: int = 0
+    job_id: str | None = None
+    knowledge: Knowledge | None = None
+    job_state: str | None = None
+    detail: str = ""
+    #: Seconds since the shard's last journal event; null before its first.
+    age_s: float | None = None
+    #: Why the shard's files cannot be read.
+    trouble: str | None = None
+
+
+class ExportReport(StrictModel):
+    """One configured export: whether the merged rows as they stand arrived, and where or why not."""
+
+    name: str
+    standing: Standing
+    detail: str = ""
+
+
+class BenchmarkReport(StrictModel):
+    """One benchmark: the coverage over its readable shards and each shard."""
+
+    name: str
+    coverage: Coverage | None
+    mean_reward: float | None
+    #: The mean if every unmeasured rollout had reward 0, and 1; null unless all rewards lie in [0, 1].
+    mean_reward_bounds: tuple[float, float] | None = None
+    measured: int
+    expected: int
+    merged: str | None
+    #: The merged file leaves out rollouts that were unfinished when it was made.
+    merged_partially: bool = False
+    exports: list[ExportReport] = Field(default_factory=list)
+    #: The scheduler's word for the job that publishes what the shards leave; null when there is none.
+    finisher_state: str | None = None
+    #: Submissions of unfinished shards that the scheduler refused or never answered, each with its reason.
+    submission_troubles: list[str] = Field(default_factory=list)
+    shards: list[ShardReport]
+
+    @property
+    def age_s(self) -> float | None:
+        """Seconds since anything happened in one of the shards; None before the first event."""
+        return min((shard.age_s for shard in self.shards if shard.age_s is not None), default=None)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing of the benchmark may be dispatched any more."""
+        return all(shard.final for shard in self.shards)
+
+
+class RunReport(StrictModel):
+    """Everything ``gym eval status`` shows."""
+
+    name: str
+    run_dir: str
+    asked_at: str
+    #: Why the scheduler could not be asked; null when it answered.
+    scheduler_trouble: str | None
+    benchmarks: list[BenchmarkReport] = Field(default_factory=list)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing of the run may be dispatched any more."""
+        return all(benchmark.is_final for benchmark in self.benchmarks)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all is final and merged and no shard's job is left."""
+        return self.is_final and all(benchmark.merged for benchmark in self.benchmarks) and not self.has_live_jobs
+
+    @property
+    def has_live_jobs(self) -> bool:
+        """Whether a job is queued or running, or may be because the scheduler could not be asked."""
+        shards = [shard for benchmark in self.benchmarks for shard in benchmark.shards]
+        return any(
+            shard.knowledge is Knowledge.COULD_NOT_ASK
+            or (shard.knowledge is Knowledge.KNOWN and JobFact(Knowledge.KNOWN, shard.job_state or "").is_live)
+            for shard in shards
+        )
+
+    @property
+    def has_live_finisher(self) -> bool:
+        """Whether a job that would still publish a benchmark is queued or running."""
+        return any(JobFact(Knowledge.KNOWN, b.finisher_state or "").is_live and b.merged is None for b in self.benchmarks)

@@ -1,0 +1,87 @@
+"""What status knows of a shard already is not read again, and never believed once the shard has changed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.orchestrate.project import Project
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = Project(tmp_path / "user", {"type": "local", "max_concurrent": 2})
+    project.benchmark("math", tasks=4, shards=2)
+    project.submit("--wait", timeout_s=100)
+    return project
+
+
+def spoil(journal: Path, *, keeps_time: bool) -> None:
+    """Other bytes, as many as there were, in the same file."""
+    info = journal.stat()
+    with journal.open("r+b") as file:
+        file.write(b"x" * info.st_size)
+    os.utime(journal, ns=(info.st_atime_ns, info.st_mtime_ns if keeps_time else info.st_mtime_ns + 1))
+
+
+def shards(project: Project) -> list[dict[str, object]]:
+    return project.status()["benchmarks"][0]["shards"]
+
+
+def journal_of(project: Project, index: int) -> Path:
+    return project.run_dir / "math" / "shards" / f"{index}-of-2" / "rollouts_attempts.jsonl"
+
+
+def test_an_unchanged_journal_is_read_once(project: Project) -> None:
+    before = shards(project)
+    spoil(journal_of(project, 0), keeps_time=True)
+
+    after = shards(project)
+
+    assert [(s["final"], s["completed"], s["sessions"]) for s in after] == [
+        (s["final"], s["completed"], s["sessions"]) for s in before
+    ]
+
+
+def test_a_changed_journal_is_read_again(project: Project) -> None:
+    shards(project)
+    spoil(journal_of(project, 0), keeps_time=False)
+
+    first, second = shards(project)
+
+    assert "rollouts_attempts.jsonl:1" in str(first["trouble"])
+    assert second["trouble"] is None
+
+
+def test_other_settings_of_retries_are_counted_anew(project: Project) -> None:
+    shards(project)
+    facts = project.run_dir / "shard-facts.json"
+    before = facts.read_bytes()
+    project.config["driver"]["benchmarks"]["math"]["run"]["retry"] = {"max_attempts": 7}
+    project.submit()
+
+    shards(project)
+
+    assert facts.read_bytes() != before
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"shards": {}, "schema_version": 9}', '{"shards": {"math/shards/0-of-2": [1]}}'])
+def test_a_file_of_facts_that_cannot_be_read_is_made_again(project: Project, text: str) -> None:
+    (project.run_dir / "shard-facts.json").write_text(text)
+
+    assert all(shard["final"] for shard in shards(project))
+
+    assert len(json.loads((project.run_dir / "shard-facts.json").read_text())["shards"]) == 2
+
+
+def test_a_run_that_cannot_be_written_is_shown(project: Project) -> None:
+    facts = project.run_dir / "shard-facts.json"
+    facts.unlink()
+    facts.mkdir()
+
+    assert all(shard["final"] for shard in shards(project))
