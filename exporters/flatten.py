@@ -5,12 +5,11 @@ Pure. Names here are the run's own; what a backend can hold of them is ``exporte
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
-
-import orjson
 
 from collector.coverage import Coverage
 from exporters.source import RunFigures
@@ -100,4 +99,4 @@ def flatten_settings(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
         for index, item in enumerate(value):
             yield from flatten_settings(item, f"{prefix}[{index}]")
     elif prefix:
-        yield prefix, value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
+        yield prefix, value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)

@@ -1,11 +1,15 @@
-"""Addresses without what only their owner may see."""
+"""Addresses, and texts that may quote them, without what only their owner may see."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 MASK: Final = "**********"
+_CREDENTIAL: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL|AUTH")
+_SHORTEST: Final = 4
 
 
 def masked_address(text: str) -> str:
@@ -24,3 +28,31 @@ def masked_address(text: str) -> str:
     names = [pair.partition("=")[0] for pair in parts.query.split("&")] if parts.query else []
     query = "&".join(f"{name}={MASK}" for name in names)
     return parts._replace(netloc=f"{login}{place}", query=query).geturl()
+
+
+def without_secrets(text: str, address: str | None, environ: Mapping[str, str]) -> str:
+    """``text`` of somebody else's program or server, which may quote what it was given.
+
+    Masked are ``address`` as a whole and what it holds beside host and path, as it stands and decoded, and the values of
+    variables that are credentials by their name: here a value too much does no harm, one too few does.
+    """
+    if address is not None:
+        text = text.replace(address, masked_address(address))
+    secrets = {value for name, value in environ.items() if _CREDENTIAL.search(name.upper())}
+    secrets.update(_secrets_of(address or ""))
+    found = {form for secret in secrets for form in (secret, unquote(secret), quote(secret, safe=""))}
+    # The longest first: one may be a part of another. A very short one is a part of everything.
+    for secret in sorted(found, key=len, reverse=True):
+        text = text.replace(secret, MASK) if len(secret) >= _SHORTEST else text
+    return text
+
+
+def _secrets_of(address: str) -> Iterator[str]:
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return
+    # A user alone is a token, with a password a name: neither is shown.
+    yield from filter(None, (parts.username, parts.password))
+    for pair in parts.query.split("&"):
+        yield pair.partition("=")[2]

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from exporters.masked import masked_address, without_secrets
 from exporters.source import ExportError
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
@@ -32,24 +33,41 @@ def require_package(package: str, extra: str) -> None:
         raise ExportError(f"{missing}.")
 
 
-def call(sender: str, payload: Mapping[str, Any], *, timeout_s: float, environ: Mapping[str, str | None]) -> dict[str, Any]:
+def call(
+    sender: str,
+    payload: Mapping[str, Any],
+    *,
+    timeout_s: float,
+    environ: Mapping[str, str | None],
+    address: str | None = None,
+) -> dict[str, Any]:
     """The answer of ``sender`` ("module:function", JSON in, JSON out) from a process that lives for ``timeout_s`` at most.
 
-    ``environ`` is laid over this process's; None takes a variable away.
+    ``environ`` is laid over this process's; None takes a variable away. ``address`` is the backend's, with its credentials. The
+    process ends with this one, even if this one is killed: whoever exports next finds nobody at work.
 
-    Raises ExportError when the backend refuses, cannot be reached or does not answer in time; RuntimeError, with its
-    traceback, for a bug in the sender.
+    Raises ExportError, at the masked address, when the backend refuses, cannot be reached or does not answer in time;
+    RuntimeError, with its traceback, for a bug in the sender. Neither holds a credential.
     """
     given = {name: value for name, value in {**os.environ, **environ}.items() if value is not None}
     path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "exporters.trackers", sender],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**given, "PYTHONPATH": path},
-        start_new_session=True,
-    )
+    where = masked_address(address or "")
+    alive, lifeline = os.pipe()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "exporters.trackers", sender, str(alive)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**given, "PYTHONPATH": path},
+            start_new_session=True,
+            pass_fds=[alive],
+        )
+    except OSError:
+        os.close(lifeline)
+        raise
+    finally:
+        os.close(alive)
     is_late = threading.Event()
 
     def end() -> None:
@@ -64,9 +82,16 @@ def call(sender: str, payload: Mapping[str, Any], *, timeout_s: float, environ: 
     finally:
         timer.cancel()
         _kill_group(process)
+        os.close(lifeline)
     if is_late.is_set():
-        raise ExportError(f"did not answer within {timeout_s:g} s.", "Export again when it does, or raise timeout_s.")
-    return _answer(process.returncode, out, told.decode(errors="replace"))
+        raise ExportError(f"did not answer within {timeout_s:g} s.", "Export again when it does, or raise timeout_s.", where)
+    answer = _answer(process.returncode, out, told.decode(errors="replace"))
+    if "bug" in answer:
+        raise RuntimeError(without_secrets(answer["bug"], address, given))
+    if "refused" in answer:
+        told_why = without_secrets(" ".join(str(answer["refused"]).split()), address, given)
+        raise ExportError(told_why[:_LONGEST], where=where)
+    return answer
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
@@ -76,11 +101,8 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 def _answer(code: int, out: bytes, told: str) -> dict[str, Any]:
     try:
-        answer = json.loads(out.splitlines()[-1])
+        return json.loads(out.splitlines()[-1])
     except (ValueError, IndexError):
-        raise RuntimeError(f"the sender ended with {code} and no answer:\n{told[-4000:]}") from None
-    if "bug" in answer:
-        raise RuntimeError(answer["bug"])
-    if "refused" in answer:
-        raise ExportError(" ".join(str(answer["refused"]).split())[:_LONGEST])
-    return answer
+        if code < 0:
+            return {"refused": f"the client was ended by signal {-code}: {told[-200:]}"}
+        return {"bug": f"the sender ended with {code} and no answer:\n{told[-4000:]}"}

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
-import re
 from typing import Any, ClassVar, Final
 
-import orjson
 from pydantic import Field
 
 from collector.artifacts import RunArtifacts
 from exporters.base import Exporter, ExportResult, RunExportConfig, Text
+from exporters.facts import read_run_facts
 from exporters.masked import masked_address
 from exporters.source import ExportError
 from exporters.trackers.child import call, missing_package, require_package
 from exporters.trackers.names import MLFLOW_LONGEST, digest_of, mlflow_name
 from exporters.trackers.package import Named, Package, named, omitted_lines, read_package, same_as_sent
-from exporters.trackers.settings import TrackerConfig
+from exporters.trackers.settings import Address, TrackerConfig
 
 #: Limits of MLflow's REST API: entries of one batch, characters of one value.
 PARAMS_PER_BATCH: Final = 100
@@ -30,7 +30,7 @@ _CUT: Final = " ... (cut; whole in gym_eval/export.json)"
 class ExportMlflowConfig(TrackerConfig):
     """Settings of the exporter ``mlflow``. Credentials stay in MLflow's own environment variables."""
 
-    tracking_uri: Text | None = Field(default=None, description="default: MLFLOW_TRACKING_URI")
+    tracking_uri: Address | None = Field(default=None, description="default: MLFLOW_TRACKING_URI")
     experiment_name: Text | None = Field(default=None, description="default: the benchmark's name")
     run_name: Text | None = Field(default=None, description="default: the run's stable id")
 
@@ -47,9 +47,13 @@ class MlflowExporter(Exporter[ExportMlflowConfig]):
 
     @property
     def destination(self) -> str:
-        """The server's address, without credentials, and the experiment; each run is one of its own there."""
-        place = self.config.experiment_name or "the benchmark's experiment"
-        return f"{masked_address(self.uri or 'MLFLOW_TRACKING_URI')} {place} {self.config.rollouts_jsonl_fpath.absolute()}"
+        """The server's address, without credentials, and the experiment, however it was named; a run is one of its own there.
+
+        Raises CorruptArtifactError.
+        """
+        place = self.config.experiment_name or read_run_facts(RunArtifacts(self.config.rollouts_jsonl_fpath)).benchmark
+        address = masked_address(self.uri or "MLFLOW_TRACKING_URI").rstrip("/")
+        return f"{address} {place} {self.config.rollouts_jsonl_fpath.absolute()}"
 
     def missing(self) -> str | None:
         """The client, when it is not installed."""
@@ -66,15 +70,13 @@ class MlflowExporter(Exporter[ExportMlflowConfig]):
         if uri is None:
             raise ExportError("tracking_uri: is missing.", "Set it, or MLFLOW_TRACKING_URI.")
         package = read_package(artifacts, with_rollouts=self.config.upload_rollouts)
-        try:
-            answer = call(
-                "exporters.trackers.mlflow_sender:send",
-                self.payload(package, uri),
-                timeout_s=self.config.timeout_s,
-                environ=self._environ(),
-            )
-        except ExportError as error:
-            raise ExportError(_without_credentials(error.what, uri), error.fix, masked_address(uri)) from error
+        answer = call(
+            "exporters.trackers.mlflow_sender:send",
+            self.payload(package, uri),
+            timeout_s=self.config.timeout_s,
+            environ=self._environ(),
+            address=uri,
+        )
         lines = [f"run: {answer['run_id']}", f"experiment: {answer['experiment_id']}", f"id: {answer['id']}"]
         counts = f"{len(package.flat.metrics)} metrics, {len(package.flat.params)} params, {len(package.files)} files"
         said = "already exported" if answer["is_unchanged"] else ""
@@ -100,13 +102,12 @@ class MlflowExporter(Exporter[ExportMlflowConfig]):
             "run_name": self.config.run_name,
             "id": package.id,
             "digest": package.digest,
-            "ids": {str(number): package.version(number) for number in range(2, 100)},
             "replace": self.config.replace,
             "tags": {key: _cut(value, TAG_LONGEST) for key, value in tags.items()},
             "params": chunks({key: _cut(value, PARAM_LONGEST) for key, value in found.params.items()}, PARAMS_PER_BATCH),
             "metrics": chunks(found.metrics, METRICS_PER_BATCH),
-            "files": [str(path.absolute()) for path in package.files],
-            "document": orjson.dumps(document_of(package, found), option=orjson.OPT_INDENT_2).decode(),
+            "files": {str(path): digest for path, digest in package.files.items()},
+            "document": document_of(package, found),
         }
 
     def _environ(self) -> dict[str, str | None]:
@@ -120,9 +121,9 @@ class MlflowExporter(Exporter[ExportMlflowConfig]):
         }
 
 
-def document_of(package: Package, found: Named) -> dict[str, Any]:
-    """What the names were, what is not sent, and every value whole."""
-    return {
+def document_of(package: Package, found: Named) -> str:
+    """JSON that says what the names were, what is not sent, and every value whole."""
+    told = {
         "id": package.id,
         "digest": package.digest,
         "names": found.originals,
@@ -130,6 +131,8 @@ def document_of(package: Package, found: Named) -> dict[str, Any]:
         "params": package.flat.params,
         "texts": package.flat.texts,
     }
+    # As ASCII: a setting may hold half of a surrogate pair.
+    return json.dumps(told, indent=2)
 
 
 def chunks(values: dict[str, Any], size: int) -> list[dict[str, Any]]:
@@ -140,13 +143,3 @@ def chunks(values: dict[str, Any], size: int) -> list[dict[str, Any]]:
 
 def _cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - len(_CUT)] + _CUT
-
-
-def _without_credentials(text: str, uri: str) -> str:
-    """``text`` of a client, which may quote the address it was given."""
-    masked = masked_address(uri)
-    login = re.match(r"[a-z+]+://([^@/]+)@", uri)
-    text = text.replace(uri, masked)
-    for part in login.group(1).split(":", 1) if login else ():
-        text = text.replace(part, "**********") if len(part) > 3 else text
-    return text

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Iterable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from exporters.trackers.sender import Refused
+from exporters.trackers.names import stable_id
+from exporters.trackers.sender import Refused, check_unchanged, refusals
 
 _FOLDER = "gym_eval"
 
 
 def send(payload: dict[str, Any]) -> dict[str, Any]:
     """Send ``payload`` and say as which run. Raises Refused."""
-    import requests  # noqa: PLC0415 - the client's own
-    from mlflow import MlflowClient  # noqa: PLC0415 - heavy, and only here
-    from mlflow.exceptions import MlflowException  # noqa: PLC0415
+    with refusals():
+        from mlflow import MlflowClient  # noqa: PLC0415 - heavy, and only here
 
-    try:
         return _Sending(MlflowClient(payload["uri"]), payload).send()
-    except (MlflowException, requests.RequestException) as error:
-        raise Refused(str(error)) from error
 
 
 class _Sending:
@@ -32,31 +31,40 @@ class _Sending:
 
     def send(self) -> dict[str, Any]:
         found = self._runs()
-        same = [run for run in found if run.data.tags.get("gym_eval.digest") == self.payload["digest"]]
-        done = [run for run in same if run.info.status == "FINISHED"]
-        if done:
-            return self._answer(done[0].info.run_id, done[0].data.tags["gym_eval.id"], is_unchanged=True)
-        for run in found:
-            # What an interrupted export left is begun again: parameters of a run cannot be changed.
-            if run.info.status != "FINISHED":
-                self.client.delete_run(run.info.run_id)
         finished = [run for run in found if run.info.status == "FINISHED"]
+        same = next((run for run in finished if run.data.tags.get("gym_eval.digest") == self.payload["digest"]), None)
+        if same is not None:
+            self._delete(run for run in finished if run is not same and self.payload["replace"])
+            return self._answer(same.info.run_id, same.data.tags["gym_eval.id"], is_unchanged=True)
+        # What an interrupted export left is begun again: parameters of a run cannot be changed.
+        self._delete(run for run in found if run.info.status != "FINISHED")
         name = self._name(finished)
         run_id = self._create(name)
         self._fill(run_id)
         self._confirm(run_id)
         self.client.set_terminated(run_id, "FINISHED")
-        if self.payload["replace"]:
-            for run in finished:
-                self.client.delete_run(run.info.run_id)
+        self._delete(run for run in finished if self.payload["replace"])
         return self._answer(run_id, name, is_unchanged=False)
 
+    def _delete(self, runs: Iterable[Any]) -> None:
+        for run in runs:
+            self.client.delete_run(run.info.run_id)
+
     def _experiment(self) -> str:
-        found = self.client.get_experiment_by_name(self.payload["experiment"])
+        from mlflow.exceptions import MlflowException  # noqa: PLC0415
+
+        name = self.payload["experiment"]
+        found = self.client.get_experiment_by_name(name)
         if found is None:
-            return self.client.create_experiment(self.payload["experiment"])
+            try:
+                return self.client.create_experiment(name)
+            except MlflowException as error:
+                # The export of another benchmark was faster.
+                found = self.client.get_experiment_by_name(name) if error.error_code == "RESOURCE_ALREADY_EXISTS" else None
+                if found is None:
+                    raise
         if found.lifecycle_stage == "deleted":
-            raise Refused(f"the experiment {self.payload['experiment']!r} was deleted: restore it or name another one")
+            raise Refused(f"the experiment {name!r} was deleted: restore it or name another one")
         return found.experiment_id
 
     def _runs(self) -> list[Any]:
@@ -69,7 +77,10 @@ class _Sending:
     def _name(self, finished: list[Any]) -> str:
         if self.payload["replace"] or not finished:
             return self.payload["id"]
-        return self.payload["ids"][str(len(finished) + 1)]
+        taken = {run.data.tags.get("gym_eval.id") for run in finished}
+        tags = self.payload["tags"]
+        names = (stable_id(tags["gym_eval.run_id"], tags["gym_eval.benchmark"], number) for number in count(2))
+        return next(name for name in names if name not in taken)
 
     def _create(self, name: str) -> str:
         tags = {"gym_eval.id": name, **{key: self.payload["tags"][key] for key in ("gym_eval.run_id", "gym_eval.benchmark")}}
@@ -91,7 +102,7 @@ class _Sending:
             self.client.log_artifact(run_id, path, _FOLDER)
         with tempfile.TemporaryDirectory() as folder:
             document = Path(folder) / "export.json"
-            document.write_text(self.payload["document"])
+            document.write_text(self.payload["document"], encoding="utf-8")
             self.client.log_artifact(run_id, str(document), _FOLDER)
 
     def _confirm(self, run_id: str) -> None:
@@ -101,12 +112,16 @@ class _Sending:
         wrong = sorted(key for key, value in wanted.items() if run.data.metrics.get(key) != value)
         params = {key: value for part in self.payload["params"] for key, value in part.items()}
         wrong += sorted(key for key, value in params.items() if run.data.params.get(key) != value)
+        tags = {key: value for key, value in self.payload["tags"].items() if key != "gym_eval.id"}
+        wrong += sorted(key for key, value in tags.items() if run.data.tags.get(key) != value)
         there = {entry.path: entry.file_size for entry in self.client.list_artifacts(run_id, _FOLDER)}
-        for path in map(Path, self.payload["files"]):
+        sizes = {path.name: path.stat().st_size for path in map(Path, self.payload["files"])}
+        for name, wanted_size in {**sizes, "export.json": None}.items():
             # A store need not know sizes.
-            size = there.get(f"{_FOLDER}/{path.name}", -1)
-            if size == -1 or (size is not None and size != path.stat().st_size):
-                wrong.append(path.name)
+            size = there.get(f"{_FOLDER}/{name}", -1)
+            if size == -1 or (None not in (size, wanted_size) and size != wanted_size):
+                wrong.append(name)
+        check_unchanged(self.payload["files"])
         if wrong:
             raise Refused(f"the server does not hold what was sent: {', '.join(wrong[:10])}")
 

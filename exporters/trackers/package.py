@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,8 @@ class Package:
     run_id: str
     benchmark: str
     flat: Flat
-    files: tuple[Path, ...]
+    #: Each file with its SHA-256 in hex.
+    files: dict[Path, str]
     digest: str
     partial: bool
 
@@ -46,7 +47,8 @@ def read_package(artifacts: RunArtifacts, *, with_rollouts: bool) -> Package:
     figures = read_figures(artifacts)
     flat = flatten_run(figures, read_config(artifacts))
     candidates = [artifacts.config, artifacts.aggregate, artifacts.coverage, artifacts.receipt]
-    files = tuple(path for path in [*candidates, *([artifacts.rollouts] if with_rollouts else [])] if path.exists())
+    candidates += [artifacts.rollouts] if with_rollouts else []
+    files = {path.absolute(): file_sha256(path) for path in candidates if path.exists()}
     return Package(
         id=stable_id(facts.run_id, facts.benchmark),
         run_id=facts.run_id,
@@ -78,12 +80,12 @@ def read_config(artifacts: RunArtifacts) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _digest(flat: Flat, files: tuple[Path, ...]) -> str:
+def _digest(flat: Flat, files: Mapping[Path, str]) -> str:
     parts = {
         "params": flat.params,
         "metrics": flat.metrics,
         "texts": flat.texts,
-        "files": {path.name: file_sha256(path) for path in files},
+        "files": {path.name: digest for path, digest in files.items()},
     }
     return hashlib.sha256(jsonl.canonical(parts)).hexdigest()
 

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from collector.settings import Seconds
-from exporters.base import RunExportConfig
+from exporters.base import RunExportConfig, Text
 
 
 def _no_bool(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError("must be a number, not true or false")  # noqa: TRY004 - pydantic turns ValueError into its own
     return value
+
+
+def _no_login(value: str) -> str:
+    if "://" in value and "@" in value.split("://", 1)[1].split("/", 1)[0]:
+        raise ValueError("holds a user or a password, and settings are kept and shown: leave them to the environment")
+    return value
+
+
+#: Of a backend. Settings stand in the plan of a run and on command lines, so credentials are refused.
+Address = Annotated[Text, AfterValidator(_no_login)]
 
 
 class TrackerConfig(RunExportConfig):

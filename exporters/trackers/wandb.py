@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import os
+import secrets
 from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, ClassVar, Final
 
-import orjson
 from pydantic import AfterValidator, Field
 
 from collector import durable
 from collector.artifacts import RunArtifacts
+from collector.errors import GymEvalError
 from exporters.base import Exporter, ExportResult, RunExportConfig, Text
+from exporters.masked import masked_address
 from exporters.source import ExportError
 from exporters.trackers.child import call, missing_package, require_package
 from exporters.trackers.mlflow import document_of
 from exporters.trackers.names import ARTIFACT_LONGEST, WANDB_LONGEST, bounded, wandb_name
-from exporters.trackers.package import Package, named, omitted_lines, read_package, same_as_sent
-from exporters.trackers.settings import TrackerConfig
+from exporters.trackers.package import Package, named, omitted_lines, read_package
+from exporters.trackers.settings import Address, TrackerConfig
+from exporters.trackers.wandb_record import Arrived, Record
 
 #: W&B refuses these in the name of a project.
 _NOT_IN_PROJECT: Final = "/\\#?%:"
 _PROJECT_LONGEST: Final = 128
+#: Where W&B's client sends to when nobody says otherwise.
+_CLOUD: Final = "https://api.wandb.ai"
 
 
 def _check_project(value: str) -> str:
@@ -52,7 +58,7 @@ class ExportWandbConfig(TrackerConfig):
     name: Text | None = Field(default=None, description="what the run is called; default: the benchmark's name")
     group: Text | None = None
     mode: Mode = Field(default=Mode.ONLINE, description="offline writes a folder for 'wandb sync'")
-    base_url: Text | None = Field(default=None, description="a server of one's own; default: WANDB_BASE_URL or W&B's cloud")
+    base_url: Address | None = Field(default=None, description="a server of one's own; default: WANDB_BASE_URL or W&B's cloud")
     output_dirpath: Path | None = Field(
         default=None, description="folder of local files; default: <stem>_wandb beside the rollouts"
     )
@@ -69,47 +75,70 @@ class WandbExporter(Exporter[ExportWandbConfig]):
         return self.config.output_dirpath or RunArtifacts(self.config.rollouts_jsonl_fpath).companion("_wandb")
 
     @property
+    def address(self) -> str:
+        """The server that is exported to, as it is configured."""
+        return self.config.base_url or os.environ.get("WANDB_BASE_URL") or _CLOUD
+
+    @property
+    def place(self) -> str:
+        """The project, on which server; offline nothing is on a server yet."""
+        server = masked_address(self.address).rstrip("/") if self.config.mode is Mode.ONLINE else Mode.OFFLINE.value
+        return "/".join(filter(None, [server, self.config.entity, self.config.project]))
+
+    @property
     def destination(self) -> str:
         """Mode, server, entity, project and the folder."""
-        place = "/".join(filter(None, [self.config.base_url, self.config.entity, self.config.project]))
-        return f"{self.config.mode} {place} {self.folder.absolute()}"
+        return f"{self.config.mode} {self.place} {self.folder.absolute()}"
 
     def missing(self) -> str | None:
         """The client, when it is not installed."""
         return missing_package("wandb", "wandb")
 
     def still_stands(self, evidence: str | None) -> bool:
-        """Whether what would be sent now is what was sent; the server is not asked."""
-        return same_as_sent(self.config, evidence)
+        """Whether what would be sent now is what was sent, and what waits for ``wandb sync`` is there; no server is asked."""
+        artifacts = RunArtifacts(self.config.rollouts_jsonl_fpath)
+        try:
+            record = self._record(artifacts)
+            return record.package.digest == evidence and record.arrived() is not None
+        except (GymEvalError, OSError):
+            return False
 
     def publish(self, artifacts: RunArtifacts) -> ExportResult:
-        """Send the run, or write what ``wandb sync`` sends."""
+        """Send the run and confirm that it arrived, or write what ``wandb sync`` sends."""
         require_package("wandb", "wandb")
-        if self.config.mode is Mode.ONLINE and not os.environ.get("WANDB_API_KEY") and not _has_login():
+        is_online = self.config.mode is Mode.ONLINE
+        if is_online and not os.environ.get("WANDB_API_KEY") and not _has_login():
             raise ExportError("there is no key for W&B.", "Set WANDB_API_KEY, or mode=offline and send it later.")
-        package = read_package(artifacts, with_rollouts=self.config.upload_rollouts)
-        record = _Record(self.folder, package)
-        versions = record.versions()
-        same = next((number for number, digest in versions.items() if digest == package.digest), None)
-        if same is not None:
-            said = [f"id: {package.version(same)}", f"folder: {self.folder}"]
+        record = self._record(artifacts)
+        package = record.package
+        if (before := record.arrived()) is not None:
+            said = [f"id: {package.version(before.number)}", f"folder: {self.folder / (before.folder or '')}"]
             return ExportResult.succeeded("already exported", *said, evidence=package.digest)
-        number = 1 if self.config.replace or not versions else max(versions) + 1
+        number = record.next_number(replace=self.config.replace)
         durable.make_dir(self.folder)
-        answer = call(
-            "exporters.trackers.wandb_sender:send",
-            self.payload(package, number),
-            timeout_s=self.config.timeout_s,
-            environ=self._environ(),
-        )
-        record.add(number, replace=self.config.replace)
-        said = [f"id: {package.version(number)}", *([f"address: {answer['url']}"] if answer.get("url") else [])]
+        record.sweep()
+        with TemporaryDirectory(prefix="gym-eval-") as work:
+            name = None if is_online else f"{package.version(number)}-{secrets.token_hex(4)}"
+            files = Path(work) if name is None else self.folder.absolute() / name
+            durable.make_dir(files)
+            answer = call(
+                "exporters.trackers.wandb_sender:send",
+                self.payload(package, number, files, Path(work)),
+                timeout_s=self.config.timeout_s,
+                environ=self._environ(files),
+                address=self.address,
+            )
+        record.add(Arrived(number=number, digest=package.digest, folder=name), replace=self.config.replace)
+        said = [f"id: {package.version(number)}", f"address: {answer['url']}" if is_online else f"folder: {answer['folder']}"]
         counts = f"{len(package.flat.metrics)} metrics, {len(package.flat.params)} params, {len(package.files)} files"
-        where = f"folder: {answer['folder']}"
-        return ExportResult.succeeded("", *said, where, counts, *omitted_lines(package.flat), evidence=package.digest)
+        return ExportResult.succeeded("", *said, counts, *omitted_lines(package.flat), evidence=package.digest)
 
-    def payload(self, package: Package, number: int) -> dict[str, Any]:
-        """Everything that is sent."""
+    def _record(self, artifacts: RunArtifacts) -> Record:
+        package = read_package(artifacts, with_rollouts=self.config.upload_rollouts)
+        return Record(self.folder, package, self.place)
+
+    def payload(self, package: Package, number: int, files: Path, work: Path) -> dict[str, Any]:
+        """Everything that is sent. ``files`` is where the client keeps its files, ``work`` vanishes with the client."""
         found = named(package.flat, wandb_name, longest=WANDB_LONGEST)
         identity = {
             "id": package.version(number),
@@ -129,48 +158,26 @@ class WandbExporter(Exporter[ExportWandbConfig]):
             "id": package.version(number),
             "mode": self.config.mode.value,
             "base_url": self.config.base_url,
-            "dir": str(self.folder.absolute()),
+            "dir": str(files),
+            "work": str(work),
             "config": {**found.params, "gym_eval": identity},
             "summary": {**found.metrics, **found.texts},
             "artifact": label,
-            "files": [str(path.absolute()) for path in package.files],
-            "document": orjson.dumps(document_of(package, found), option=orjson.OPT_INDENT_2).decode(),
+            "files": {str(path): digest for path, digest in package.files.items()},
+            "document": document_of(package, found),
             "wait_s": self.config.request_timeout_s,
         }
 
-    def _environ(self) -> dict[str, str | None]:
+    def _environ(self, files: Path) -> dict[str, str | None]:
         # An inherited id or mode would make it another run.
         inherited = dict.fromkeys(
             ("WANDB_RUN_ID", "WANDB_MODE", "WANDB_RESUME", "WANDB_RUN_GROUP", "WANDB_NAME", "WANDB_PROJECT")
         )
-        return {**inherited, "WANDB_SILENT": "true", "WANDB_ERROR_REPORTING": "false"}
+        # Home may be small, read-only, or another one when the files are sent on.
+        places = dict.fromkeys(("WANDB_DATA_DIR", "WANDB_CACHE_DIR", "WANDB_DIR", "WANDB_ARTIFACT_DIR"), str(files))
+        return {**inherited, **places, "WANDB_SILENT": "true", "WANDB_ERROR_REPORTING": "false"}
 
 
 def _has_login() -> bool:
     netrc = Path(os.environ.get("NETRC") or "~/.netrc").expanduser()
     return netrc.is_file()
-
-
-class _Record:
-    """``gym-eval-<id>.json`` in the folder: which versions of this run were exported, with their digests."""
-
-    def __init__(self, folder: Path, package: Package) -> None:
-        self.path = folder / f"gym-eval-{package.id}.json"
-        self.package = package
-
-    def versions(self) -> dict[int, str]:
-        """Version to digest. Raises ExportError for a file that is not ours."""
-        try:
-            data = orjson.loads(self.path.read_bytes())
-            return {int(number): str(digest) for number, digest in data["versions"].items()}
-        except FileNotFoundError:
-            return {}
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
-            raise ExportError("is not a record of exports.", "Remove it, or name another folder.", self.path) from error
-
-    def add(self, number: int, *, replace: bool) -> None:
-        """Keep that ``number`` was exported, instead of all others with ``replace``."""
-        kept = {} if replace else self.versions()
-        versions = {str(key): value for key, value in {**kept, number: self.package.digest}.items()}
-        data = {"id": self.package.id, "versions": versions}
-        durable.publish(self.path, orjson.dumps(data, option=orjson.OPT_INDENT_2) + b"\n")

@@ -89,7 +89,7 @@ def test_the_name_of_an_artifact_is_short_and_legal(tmp_path: Path, benchmark: s
     exporter = make_exporter("wandb", {"project": "p", "mode": "offline"}, artifacts)
     assert isinstance(exporter, WandbExporter)
 
-    payload = exporter.payload(read_package(artifacts, with_rollouts=False), 1)
+    payload = exporter.payload(read_package(artifacts, with_rollouts=False), 1, tmp_path, tmp_path)
 
     assert len(payload["artifact"]) <= ARTIFACT_LONGEST
     assert not set(payload["artifact"]) & set("/:=")

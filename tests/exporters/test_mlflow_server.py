@@ -6,7 +6,6 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +21,13 @@ from exporters.source import read_figures
 from exporters.trackers.child import call
 from exporters.trackers.mlflow import MlflowExporter
 from exporters.trackers.package import Package, read_config
+from merge.receipt import file_sha256
 from tests.exporters.contract import ExporterContract
 from tests.exporters.made_runs import PROBE, merged_run
 from tests.exporters.mlflow_server import MlflowServer, values_of
 from tests.merge.build import answered
 
 pytestmark = pytest.mark.timeout(240)
-
-
-@pytest.fixture(scope="session")
-def mlflow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowServer]:
-    with MlflowServer(tmp_path_factory.mktemp("mlflow")) as server:
-        yield server
 
 
 def export(artifacts: RunArtifacts, server: MlflowServer, experiment: str, **settings: Any) -> ExportResult:
@@ -167,7 +161,9 @@ def test_more_settings_and_metrics_than_one_request_takes_arrive_whole(tmp_path:
     artifacts.aggregate.write_bytes(orjson.dumps(entries))
 
     flat = flatten_run(read_figures(artifacts), read_config(artifacts))
-    package = Package("bulk-1", "run", "bulk", flat, (artifacts.coverage,), "d" * 64, partial=False)
+    package = Package(
+        "bulk-1", "run", "bulk", flat, {artifacts.coverage: file_sha256(artifacts.coverage)}, "d" * 64, partial=False
+    )
     exporter = make_exporter("mlflow", {"tracking_uri": mlflow_server.uri, "experiment_name": "bulk"}, artifacts)
     assert isinstance(exporter, MlflowExporter)
     payload = exporter.payload(package, mlflow_server.uri)
@@ -184,14 +180,17 @@ def test_more_settings_and_metrics_than_one_request_takes_arrive_whole(tmp_path:
     assert whole["params"]["responses_create_params.instructions"] == "x" * 10_000
 
 
-def test_an_unreachable_server_is_a_failure_in_time_without_its_password(tmp_path: Path) -> None:
+def test_an_unreachable_server_is_a_failure_in_time_without_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     artifacts = merged_run(tmp_path / "b")
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         uri = f"http://user:{PROBE}@127.0.0.1:{closed.getsockname()[1]}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     started = time.monotonic()
 
-    result = make_exporter("mlflow", {"tracking_uri": uri, "request_timeout_s": 2}, artifacts).export(artifacts)
+    result = make_exporter("mlflow", {"request_timeout_s": 2}, artifacts).export(artifacts)
 
     assert not result.is_success
     assert time.monotonic() - started < 60

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -17,9 +19,11 @@ import pytest
 from collector.artifacts import RunArtifacts
 from collector.errors import ConfigError
 from exporters.base import ExportResult
+from exporters.direct import export_run
 from exporters.registry import make_exporter
 from tests.exporters.contract import ExporterContract
 from tests.exporters.made_runs import PROBE, merged_run
+from tests.exporters.wandb_stand_in import WandbStandIn
 from tests.merge.build import answered
 
 pytestmark = pytest.mark.timeout(180)
@@ -180,3 +184,48 @@ def _accept(listening: socket.socket, held: list[socket.socket]) -> None:
             held.append(listening.accept()[0])
         except OSError:
             return
+
+
+def test_what_waits_is_whole_in_its_folder_and_what_ended_exports_left_is_gone(tmp_path: Path) -> None:
+    artifacts = merged_run(tmp_path / "b")
+    export(artifacts, output_dirpath=tmp_path / "w")
+    (first,) = (path for path in (tmp_path / "w").iterdir() if path.is_dir())
+    half = first.with_name(first.name[:-8] + "0" * 8)
+    half.mkdir()
+    (tmp_path / "w" / "mine").mkdir()
+
+    export(artifacts, output_dirpath=tmp_path / "w", project="q")
+
+    folders = sorted(path.name for path in (tmp_path / "w").iterdir() if path.is_dir())
+    assert len(folders) == 3
+    assert {first.name, "mine"} < set(folders)
+    staged = {path.read_bytes() for path in first.rglob("staging/*")}
+    assert {path.read_bytes() for path in (artifacts.coverage, artifacts.aggregate, artifacts.config)} < staged
+
+
+def test_a_folder_that_was_removed_is_made_again(tmp_path: Path) -> None:
+    artifacts = merged_run(tmp_path / "b")
+    first = export_run("wandb", {"project": "p", "mode": "offline"}, artifacts)
+    (folder,) = (path for path in (tmp_path / "b" / "rollouts_wandb").iterdir() if path.is_dir())
+    shutil.rmtree(folder)
+
+    again = export_run("wandb", {"project": "p", "mode": "offline"}, artifacts)
+
+    assert (first.message, again.message) == ("", "")
+    assert first.details[0] == again.details[0]
+
+
+def test_what_waits_can_be_sent_by_wandb_itself(tmp_path: Path) -> None:
+    artifacts = merged_run(tmp_path / "b")
+    export(artifacts, output_dirpath=tmp_path / "w")
+    (folder,) = (tmp_path / "w").rglob("offline-run-*")
+
+    with WandbStandIn() as server:
+        environ = {**os.environ, "WANDB_API_KEY": "k" * 40, "WANDB_BASE_URL": server.uri, "HOME": str(tmp_path / "other")}
+        command = [sys.executable, "-m", "wandb", "sync", str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=120, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = server.runs.values()
+    assert run.summary["coverage/expected"] == 8
+    assert server.artifacts[0].files["rollouts_coverage.json"] == artifacts.coverage.read_bytes()
