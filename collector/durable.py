@@ -19,7 +19,7 @@ import secrets
 import shutil
 import stat
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -85,7 +85,7 @@ def publish(path: Path, data: bytes, *, mode: int | None = None, fence: Callable
 def publish_lines(path: Path, lines: Iterable[bytes]) -> None:
     """``publish`` for a file made of many pieces, written in blocks."""
     with staged(path) as file:
-        _write_blocks(file, lines)
+        file.write_lines(lines)
 
 
 def publish_new(path: Path, lines: Iterable[bytes], *, fence: Callable[[], None] | None = None) -> None:
@@ -94,7 +94,7 @@ def publish_new(path: Path, lines: Iterable[bytes], *, fence: Callable[[], None]
     ``fence`` as for ``staged``. On a file system without hard links the look and the renaming are two steps.
     """
     with staged(path, is_new=True, fence=fence) as file:
-        _write_blocks(file, lines)
+        file.write_lines(lines)
 
 
 def renew(path: Path, fence: Callable[[], None]) -> None:
@@ -156,16 +156,6 @@ def _link_new(temporary: Path, target: Path) -> None:
             os.unlink(temporary)
 
 
-def _write_blocks(file: StagedFile, lines: Iterable[bytes]) -> None:
-    block = bytearray()
-    for line in lines:
-        block += line
-        if len(block) >= _BLOCK:
-            file.write(bytes(block))
-            block.clear()
-    file.write(bytes(block))
-
-
 class StagedFile:
     """A file under a temporary name, written from front to back, or at places that are known before."""
 
@@ -177,6 +167,11 @@ class StagedFile:
         """Add ``data`` at the end."""
         _write_all(self._descriptor, data)
         self.size_bytes += len(data)
+
+    def write_lines(self, lines: Iterable[bytes]) -> None:
+        """Add many pieces at the end, written in blocks."""
+        for block in _blocks(lines):
+            self.write(block)
 
     def write_at(self, offset: int, lines: Sequence[memoryview]) -> None:
         """Put ``lines`` one after the other from ``offset`` on; forked processes may do so side by side, each at its place."""
@@ -235,9 +230,15 @@ def _sync_files(files: Sequence[Path]) -> None:
 
 def write_new(path: Path, data: bytes) -> None:
     """Write a file inside a staged directory; durable only when that directory is published."""
+    write_new_lines(path, [data])
+
+
+def write_new_lines(path: Path, lines: Iterable[bytes]) -> None:
+    """``write_new`` for a file made of many pieces, written in blocks."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
-        _write_all(descriptor, data)
+        for block in _blocks(lines):
+            _write_all(descriptor, block)
     finally:
         os.close(descriptor)
 
@@ -392,6 +393,17 @@ def _write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while written < len(data):
         written += os.write(descriptor, view[written:])
+
+
+def _blocks(lines: Iterable[bytes]) -> Iterator[bytes]:
+    block = bytearray()
+    for line in lines:
+        block += line
+        if len(block) >= _BLOCK:
+            yield bytes(block)
+            block.clear()
+    if block:
+        yield bytes(block)
 
 
 def _umask() -> int:

@@ -10,6 +10,7 @@ GymEvalError
 │   ├── FencedError             a newer session began; this one must stop
 │   ├── IdentityError           the saved work belongs to another experiment
 │   └── CorruptArtifactError    a file says what no crash explains
+│       └── BrokenInventoryError    the inventory is not the one that the manifest was written for
 ├── UnavailableError        5   a scheduler, a service or an endpoint does not answer
 │   ├── ServiceError            a service of the job exited or never became ready
 │   └── StorageError            a disk that is full or fails
@@ -92,6 +93,10 @@ class CorruptArtifactError(RefusedError):
         where = f"{path}:{line}" if line else str(path)
         super().__init__(what, fix or "No crash explains it: restore the file, or start a new run.", where)
         self.args = (str(path), line, what, fix)
+
+
+class BrokenInventoryError(CorruptArtifactError):
+    """The inventory is not the one that the manifest was written for; what is missing at its end may be made again."""
 
 
 class UnavailableError(GymEvalError):

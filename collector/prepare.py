@@ -6,8 +6,9 @@ the same preparation repeated finishes it.
 
 from __future__ import annotations
 
+import hashlib
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,9 +19,10 @@ from collector import durable, jsonl
 from collector.agents.base import AGENTS, Agent, AgentSettings
 from collector.artifacts import RunArtifacts
 from collector.errors import ConfigError, DatasetError, FencedError, IdentityError, RefusedError
-from collector.inventory import digest_of_lines
+from collector.inventory import begins, digest_of_lines, line_blocks
 from collector.legacy import import_legacy
 from collector.manifest import Manifest, ShardPlace, check_identity, digest_of, read_manifest
+from collector.materialize import Materialized
 from collector.prompt import load_prompt
 from collector.settings import RunSettings, identity_of
 from collector.verifiers.base import VERIFIERS, Verifier, VerifierSettings
@@ -65,7 +67,7 @@ def experiment_of(settings: RunSettings, targets: Collection[str] = ()) -> dict[
     }
 
 
-def validate_rows(settings: RunSettings, lines: Sequence[bytes]) -> frozenset[str]:
+def validate_rows(settings: RunSettings, lines: Iterable[bytes]) -> frozenset[str]:
     """The servers that the rows go to. Raises DatasetError for the first that cannot be sent, or that cannot be graded."""
     targets: set[str] = set()
     agent, verifier = make_agent(settings), make_verifier(settings)
@@ -85,23 +87,22 @@ def validate_rows(settings: RunSettings, lines: Sequence[bytes]) -> frozenset[st
 
 def new_manifest(
     settings: RunSettings,
-    lines: Sequence[bytes],
-    source_digest: str,
+    inventory: Materialized,
     *,
     benchmark: str,
     targets: Collection[str] = (),
     shard: ShardPlace | None = None,
     run_id: str | None = None,
 ) -> Manifest:
-    """The manifest of a run over ``lines``, which go to ``targets``; ``run_id`` is new unless given."""
+    """The manifest of a run over ``inventory``, whose rows go to ``targets``; ``run_id`` is new unless given."""
     config = jsonl.loads(jsonl.canonical(experiment_of(settings, targets)))
     return Manifest(
         run_id=run_id or uuid.uuid4().hex,
         benchmark=benchmark,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        expected=len(lines),
-        source_digest=source_digest,
-        inventory_digest=digest_of_lines(lines),
+        expected=len(inventory),
+        source_digest=inventory.source_digest,
+        inventory_digest=inventory.digest,
         config_digest=digest_of(config),
         config=config,
         shard=shard,
@@ -110,7 +111,7 @@ def new_manifest(
 
 def prepare_shard(
     artifacts: RunArtifacts,
-    lines: Sequence[bytes],
+    lines: Iterable[bytes],
     manifest: Manifest,
     *,
     is_unsafe: bool = False,
@@ -128,7 +129,7 @@ def prepare_shard(
         durable.sweep(path)
     if saved is not None:
         return _reuse(artifacts, saved, manifest, is_unsafe=is_unsafe)
-    strays = _strays(artifacts, manifest)
+    strays = _strays(artifacts, lines)
     if strays and is_unsafe:
         return import_legacy(artifacts, manifest)
     if strays:
@@ -140,8 +141,7 @@ def prepare_shard(
     durable.make_dir(artifacts.rollouts.parent)
     try:
         # Nothing is replaced: one that was stopped here and outrun finds what the other made, or its temporary file swept away.
-        if not artifacts.inventory.exists():
-            durable.publish_new(artifacts.inventory, lines, fence=fence)
+        _write_inventory(artifacts.inventory, lines, manifest, fence)
         for path in (artifacts.rollouts, artifacts.failures, artifacts.journal):
             durable.create_missing(path)
         durable.publish_new(artifacts.manifest, [manifest.encode()], fence=fence)
@@ -151,15 +151,38 @@ def prepare_shard(
     return manifest
 
 
-def write_new_shard(artifacts: RunArtifacts, lines: Sequence[bytes], manifest: Manifest, config: bytes | None = None) -> None:
-    """What ``prepare_shard`` makes, and the masked settings when given, in a staged directory: durable with it."""
+def write_new_shard(
+    artifacts: RunArtifacts, lines: Iterable[bytes], describe: Callable[[int, str], Manifest], config: bytes | None = None
+) -> None:
+    """What ``prepare_shard`` makes, and the masked settings when given, in a staged directory: durable with it.
+
+    ``describe`` makes the manifest from the number of the lines and their digest.
+    """
     artifacts.rollouts.parent.mkdir(parents=True)
-    durable.write_new(artifacts.inventory, b"".join(lines))
+    hasher, expected = hashlib.sha256(), 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal expected
+        for line in lines:
+            hasher.update(line)
+            expected += 1
+            yield line
+
+    durable.write_new_lines(artifacts.inventory, counted())
     for path in (artifacts.rollouts, artifacts.failures, artifacts.journal):
         durable.write_new(path, b"")
     if config is not None:
         durable.write_new(artifacts.config, config)
-    durable.write_new(artifacts.manifest, manifest.encode())
+    durable.write_new(artifacts.manifest, describe(expected, hasher.hexdigest()).encode())
+
+
+def _write_inventory(path: Path, lines: Iterable[bytes], manifest: Manifest, fence: Callable[[], None] | None) -> None:
+    """An inventory that lies there is the beginning of ours: the whole of it stays, a part is replaced."""
+    if not path.exists():
+        durable.publish_new(path, lines, fence=fence)
+    elif digest_of_lines(line_blocks(path)) != manifest.inventory_digest:
+        with durable.staged(path, fence=fence) as file:
+            file.write_lines(lines)
 
 
 def _reuse(artifacts: RunArtifacts, saved: Manifest, wanted: Manifest, *, is_unsafe: bool) -> Manifest:
@@ -173,15 +196,13 @@ def _reuse(artifacts: RunArtifacts, saved: Manifest, wanted: Manifest, *, is_uns
     return saved
 
 
-def _strays(artifacts: RunArtifacts, manifest: Manifest) -> list[Path]:
+def _strays(artifacts: RunArtifacts, lines: Iterable[bytes]) -> list[Path]:
     """Files without a manifest that hold somebody's results; our own unfinished preparation holds none."""
     present = [path for path in (artifacts.rollouts, *artifacts.recovery_companions) if path.exists() or path.is_symlink()]
-    return [path for path in present if not _is_unfinished_preparation(artifacts, path, manifest)]
+    return [path for path in present if not _is_unfinished_preparation(artifacts, path, lines)]
 
 
-def _is_unfinished_preparation(artifacts: RunArtifacts, path: Path, manifest: Manifest) -> bool:
+def _is_unfinished_preparation(artifacts: RunArtifacts, path: Path, lines: Iterable[bytes]) -> bool:
     if not path.is_file():
         return False
-    if path == artifacts.inventory:
-        return digest_of_lines([path.read_bytes()]) == manifest.inventory_digest
-    return path.stat().st_size == 0
+    return begins(path, lines) if path == artifacts.inventory else path.stat().st_size == 0

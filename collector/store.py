@@ -12,7 +12,7 @@ from typing import Self
 from collector import events
 from collector.artifacts import RunArtifacts
 from collector.coverage import Coverage, count
-from collector.errors import CorruptArtifactError, NotFoundError
+from collector.errors import BrokenInventoryError, CorruptArtifactError, NotFoundError
 from collector.history import History
 from collector.inventory import Inventory, line_blocks
 from collector.manifest import Manifest, read_manifest
@@ -94,7 +94,7 @@ class RolloutStore:
 
     def _check_inventory(self) -> None:
         if self.inventory.digest != self.manifest.inventory_digest or len(self.inventory) != self.manifest.expected:
-            raise CorruptArtifactError(self.artifacts.inventory, 0, "not the inventory the manifest was written for.")
+            raise BrokenInventoryError(self.artifacts.inventory, 0, "not the inventory the manifest was written for.")
 
     def _read_journal(self, index: dict[str, int]) -> None:
         path = self.artifacts.journal

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from collector.artifacts import RunArtifacts
 from collector.collect import CollectResult, Progress, collect
 from collector.errors import ConfigError, RefusedError
-from collector.inventory import Materialized, materialize
 from collector.lock import ShardLock
 from collector.manifest import Manifest, check_identity, read_manifest
+from collector.materialize import Materialized, materialize
 from collector.prepare import new_manifest, prepare_shard, validate_rows
 from collector.session import JobFacts
 from collector.settings import RunSettings
@@ -41,7 +41,7 @@ def prepare(settings: RunSettings) -> PreparedRun:
     if problems:
         raise ConfigError("; ".join(problems) + ".")
     inventory = materialize(settings)
-    targets = validate_rows(settings, inventory.lines)
+    targets = validate_rows(settings, inventory)
     output = settings.output_jsonl_fpath
     if output.suffix != ".jsonl" or output.is_dir():
         raise ConfigError(f"output_jsonl_fpath: {output} is not the name of a .jsonl file.")
@@ -49,7 +49,7 @@ def prepare(settings: RunSettings) -> PreparedRun:
     if not settings.resume_from_cache and artifacts.manifest.exists():
         what = "there is a run at this path and resume_from_cache is off."
         raise RefusedError(what, "Use another output path, or move all files of that run away together.", output)
-    manifest = new_manifest(settings, inventory.lines, inventory.source_digest, benchmark=output.stem, targets=targets)
+    manifest = new_manifest(settings, inventory, benchmark=output.stem, targets=targets)
     saved = read_manifest(artifacts.manifest)
     if saved is not None and not settings.allow_unsafe_resume:
         # Asked again under the lock; asked here, a refusal does not even touch the lock's note.
@@ -67,7 +67,7 @@ async def collect_here(run: PreparedRun, progress: Progress) -> CollectResult:
     with lock:
         prepare_shard(
             run.artifacts,
-            run.inventory.lines,
+            run.inventory,
             run.manifest,
             is_unsafe=run.settings.allow_unsafe_resume,
             fence=lock.check,

@@ -16,13 +16,13 @@ from typing import Final
 from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError
-from collector.inventory import Inventory, digest_of_lines
+from collector.inventory import Inventory
 from collector.lock import ShardLock
 from collector.manifest import Manifest, read_manifest
 from collector.moves import Moved, publish_moved, read_moved
 from collector.prepare import write_new_shard
 from orchestrate.plan import BenchmarkPlan, SubmitPlan, deal
-from orchestrate.rundir import RunDir, publish_plan, read_plan
+from orchestrate.rundir import RunDir, part_of, publish_plan, read_plan
 
 #: Descriptors that a command needs beside those of the locks it holds.
 _SPARE_FILES: Final = 256
@@ -67,9 +67,8 @@ def _stage(run: RunDir, benchmark: BenchmarkPlan, rows: Sequence[bytes], count: 
         for position, hand in enumerate(hands):
             part = [rows[row] for row in hand]
             place = base.shard.model_copy(update={"index": benchmark.shards + position}) if base.shard else None
-            update = {"expected": len(part), "inventory_digest": digest_of_lines(part), "shard": place}
             artifacts = RunArtifacts(staging / f"{position}-of-{count}" / "rollouts.jsonl")
-            write_new_shard(artifacts, part, base.model_copy(update=update), config)
+            write_new_shard(artifacts, part, part_of(base, place), config)
 
 
 def _template(run: RunDir, benchmark: BenchmarkPlan) -> tuple[Manifest, bytes | None]:

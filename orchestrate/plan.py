@@ -16,8 +16,8 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from collector.errors import ConfigError
-from collector.inventory import Materialized
 from collector.manifest import digest_of
+from collector.materialize import Materialized
 from collector.settings import StrictModel
 from orchestrate.config.load import Loaded
 from orchestrate.config.submit import SubmitConfig
@@ -143,7 +143,7 @@ def deal(count: int, shards: int, *, seed: str) -> list[list[int]]:
 
 
 def _plan_benchmark(config: SubmitConfig, name: str, source: Source) -> BenchmarkPlan:
-    shards, count = config.driver.benchmarks[name].shards, len(source.inventory.lines)
+    shards, count = config.driver.benchmarks[name].shards, len(source.inventory)
     if shards > count:
         raise ConfigError(
             f"driver.benchmarks.{name}.shards: {shards} shards for {count} rollouts.", "Ask for at most one shard a rollout."

@@ -6,7 +6,8 @@ complete one. Environment references stay references; no value of a ``host:`` or
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +17,8 @@ from pydantic import ValidationError
 from collector import durable, jsonl
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError, NotFoundError, RefusedError, StorageError
-from collector.inventory import digest_of_lines
-from collector.manifest import ShardPlace, flatten
+from collector.inventory import Inventory
+from collector.manifest import Manifest, ShardPlace, flatten
 from collector.prepare import new_manifest, write_new_shard
 from collector.settings import RunSettings
 from orchestrate.masked_config import masked_yaml
@@ -206,17 +207,31 @@ def _plan_mode(plan: SubmitPlan) -> int | None:
 
 
 def _fill_shards(run: RunDir, benchmark: BenchmarkPlan, source: Source, settings: RunSettings) -> None:
-    lines, digest = source.inventory.lines, benchmark.inventory_digest
-    whole = new_manifest(
-        settings, lines, benchmark.source_digest, benchmark=benchmark.name, targets=source.targets, run_id=benchmark.run_id
-    )
+    digest, expected = benchmark.inventory_digest, benchmark.expected
+    # Digesting the experiment once is enough: a thousand shards would each look for plug-ins otherwise.
+    whole = new_manifest(settings, source.inventory, benchmark=benchmark.name, targets=source.targets, run_id=benchmark.run_id)
     config = masked_yaml(settings)
-    for index, hand in enumerate(deal(len(lines), benchmark.shards, seed=digest)):
-        part = [lines[position] for position in hand]
-        place = ShardPlace(index=index, count=benchmark.shards, whole_digest=digest, whole_expected=len(lines))
-        # Digesting the experiment once is enough: a thousand shards would each look for plug-ins otherwise.
-        update = {"expected": len(part), "inventory_digest": digest_of_lines(part), "shard": place}
-        write_new_shard(run.shard(benchmark, index), part, whole.model_copy(update=update), config)
+    with _by_position(run.benchmark(benchmark) / "whole.jsonl", source.inventory) as line:
+        for index, hand in enumerate(deal(expected, benchmark.shards, seed=digest)):
+            place = ShardPlace(index=index, count=benchmark.shards, whole_digest=digest, whole_expected=expected)
+            write_new_shard(run.shard(benchmark, index), map(line, hand), part_of(whole, place), config)
+
+
+def part_of(whole: Manifest, place: ShardPlace | None) -> Callable[[int, str], Manifest]:
+    """Makes the manifest of one shard from the number of its rollouts and the digest of its inventory."""
+    return lambda expected, digest: whole.model_copy(update={"expected": expected, "inventory_digest": digest, "shard": place})
+
+
+@contextmanager
+def _by_position(path: Path, lines: Iterable[bytes]) -> Generator[Callable[[int], bytes]]:
+    """Each of ``lines`` by its number, for as long as they lie at ``path``: a shard's are all over the dataset."""
+    durable.write_new_lines(path, lines)
+    inventory = Inventory(path)
+    try:
+        yield inventory.line
+    finally:
+        inventory.close()
+        durable.remove(path)
 
 
 def _resolved_yaml(plan: SubmitPlan) -> bytes:

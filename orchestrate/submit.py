@@ -15,7 +15,7 @@ import filelock
 
 from collector import durable
 from collector.errors import RefusedError, UnavailableError
-from collector.inventory import materialize
+from collector.materialize import materialize
 from collector.prepare import experiment_of, validate_rows
 from orchestrate.config.load import Loaded
 from orchestrate.executors.base import JobBatch, executor_for
@@ -33,7 +33,7 @@ def gather(loaded: Loaded) -> dict[str, Source]:
     found: dict[str, Source] = {}
     for name, settings in loaded.runs.items():
         inventory = materialize(settings)
-        targets = validate_rows(settings, inventory.lines)
+        targets = validate_rows(settings, inventory)
         found[name] = Source(inventory, experiment_of(settings, targets), targets)
     return found
 

@@ -14,8 +14,8 @@ import orjson
 from collector import events
 from collector.artifacts import RunArtifacts
 from collector.collect import CollectResult
-from collector.inventory import materialize
 from collector.lock import ShardLock
+from collector.materialize import materialize
 from collector.outcomes import Answer, Completed, Failure, FailureClass, FailureKind, Stage, Verdict
 from collector.prepare import make_verifier, new_manifest, prepare_shard, validate_rows
 from collector.record import Attempt, record
@@ -60,9 +60,9 @@ def prepared(settings: RunSettings) -> RunArtifacts:
     """The run that ``settings`` describe, with nothing recorded."""
     made = materialize(settings)
     artifacts = RunArtifacts(settings.output_jsonl_fpath)
-    targets = validate_rows(settings, made.lines)
-    manifest = new_manifest(settings, made.lines, made.source_digest, benchmark="test", targets=targets)
-    prepare_shard(artifacts, made.lines, manifest)
+    targets = validate_rows(settings, made)
+    manifest = new_manifest(settings, made, benchmark="test", targets=targets)
+    prepare_shard(artifacts, made, manifest)
     publish_config(artifacts, settings)
     return artifacts
 

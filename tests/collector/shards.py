@@ -12,8 +12,8 @@ import orjson
 
 from collector.artifacts import RunArtifacts
 from collector.collect import CollectResult, collect
-from collector.inventory import materialize
 from collector.lock import ShardLock
+from collector.materialize import materialize
 from collector.prepare import new_manifest, prepare_shard
 from collector.session import JobFacts
 from collector.settings import RetrySettings, RunSettings
@@ -45,8 +45,8 @@ def settings_for(directory: Path, **changes: Any) -> RunSettings:
 def prepare(settings: RunSettings, lock: ShardLock | None = None) -> RunArtifacts:
     artifacts = RunArtifacts(settings.output_jsonl_fpath)
     made = materialize(settings)
-    manifest = new_manifest(settings, made.lines, made.source_digest, benchmark="test", run_id=RUN_ID)
-    prepare_shard(artifacts, made.lines, manifest, is_unsafe=settings.allow_unsafe_resume, fence=lock.check if lock else None)
+    manifest = new_manifest(settings, made, benchmark="test", run_id=RUN_ID)
+    prepare_shard(artifacts, made, manifest, is_unsafe=settings.allow_unsafe_resume, fence=lock.check if lock else None)
     return artifacts
 
 

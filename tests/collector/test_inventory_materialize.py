@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from collector.errors import DatasetError, GymEvalError, NoTasksError, NotFoundError
-from collector.inventory import materialize
+from collector.materialize import materialize
+from collector.prepare import validate_rows
 from tests.collector.shards import settings_for
 
 ROW = b'{"responses_create_params":{"input":"?"},"n":%d}\n'
@@ -16,7 +18,7 @@ ROW = b'{"responses_create_params":{"input":"?"},"n":%d}\n'
 
 def rollouts(tmp_path: Path, data: bytes, **changes: object) -> list[tuple[int, int, dict]]:
     (tmp_path / "tasks.jsonl").write_bytes(data)
-    rows = [json.loads(line) for line in materialize(settings_for(tmp_path, **changes)).lines]
+    rows = [json.loads(line) for line in materialize(settings_for(tmp_path, **changes))]
     return [(row["_ng_task_index"], row["_ng_rollout_index"], row) for row in rows]
 
 
@@ -82,3 +84,43 @@ def test_bad_rows_are_one_line_with_file_and_line_number(
 def test_a_missing_dataset_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"tasks\.jsonl: there is no such dataset"):
         materialize(settings_for(tmp_path))
+
+
+def test_lines_that_stand_far_apart_are_one_task_with_all_its_repeats_side_by_side(tmp_path: Path) -> None:
+    data = b"".join(ROW % (n % 300) for n in range(900)) + ROW % 1000
+
+    found = rollouts(tmp_path, data, num_repeats=2)
+
+    assert [(task, repeat) for task, repeat, _ in found] == [
+        *((n, r) for n in range(300) for r in range(6)),
+        (300, 0),
+        (300, 1),
+    ]
+    assert [row["n"] for *_, row in found] == [*(n for n in range(300) for _ in range(6)), 1000, 1000]
+
+
+def test_the_memory_of_preparing_a_run_does_not_grow_with_what_its_rows_weigh(tmp_path: Path) -> None:
+    """5,000 rows of four kilobytes: twenty megabytes pass through one."""
+    row = {"responses_create_params": {"input": "x" * 4000}, "grade": 1}
+    (tmp_path / "tasks.jsonl").write_bytes(b"".join(json.dumps({**row, "n": n}).encode() + b"\n" for n in range(5000)))
+    settings = settings_for(tmp_path)
+    validate_rows(settings, materialize(settings.model_copy(update={"limit": 1})))
+    tracemalloc.start()
+
+    made = materialize(settings)
+    validate_rows(settings, made)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert len(made) == 5000
+    assert peak < 4 << 20
+
+
+def test_a_dataset_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tasks.jsonl").write_bytes(ROW % 0)
+    made = materialize(settings_for(tmp_path))
+    assert len(made) == 1
+    (tmp_path / "tasks.jsonl").write_bytes(ROW % 1)
+
+    with pytest.raises(DatasetError, match="it changed while it was read"):
+        list(made)

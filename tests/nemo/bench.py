@@ -69,7 +69,7 @@ class NemoBench:
 
     def inventory(self, **changes: Any) -> list[dict[str, Any]]:
         """The rows that would be sent."""
-        return [json.loads(line) for line in self.prepare(**changes).inventory.lines]
+        return [json.loads(line) for line in self.prepare(**changes).inventory]
 
     def results(self) -> list[dict[str, Any]]:
         return _lines(self.artifacts.rollouts)
