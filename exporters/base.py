@@ -17,7 +17,7 @@ from pydantic import Field
 from collector.artifacts import RunArtifacts
 from collector.errors import GymEvalError
 from collector.settings import StrictModel
-from exporters.source import ExportError, check_source
+from exporters.source import ExportError, SourceState, check_source, state_of
 
 #: A string with at least one visible character. A number is refused, not turned into text.
 Text = Annotated[str, Field(strict=True, pattern=r"\S")]
@@ -78,6 +78,7 @@ class Exporter(ABC, Generic[C_co]):
 
     def __init__(self, config: C_co) -> None:
         self.config = config
+        self._checked: SourceState | None = None
 
     @property
     @abstractmethod
@@ -91,12 +92,21 @@ class Exporter(ABC, Generic[C_co]):
     def export(self, artifacts: RunArtifacts) -> ExportResult:
         """Export ``artifacts``. Operational problems become a failed result; programming errors propagate."""
         try:
+            self._checked = state_of(artifacts)
             check_source(artifacts, allow_partial=self.config.allow_partial)
             return self.publish(artifacts)
         except ExportError as error:
             return ExportResult.failed(str(error), error.details)
         except (OSError, GymEvalError) as error:
             return ExportResult.failed(str(error))
+
+    def check_unchanged(self, artifacts: RunArtifacts) -> None:
+        """Raise ExportError when a file of the run is not the one that was checked: it may have been read half and half.
+
+        Called by ``publish`` when everything is read and before anything can be seen.
+        """
+        if self._checked is not None and state_of(artifacts) != self._checked:
+            raise ExportError("was changed while it was read.", "Export again when it is whole.", artifacts.rollouts)
 
     def missing(self) -> str | None:
         """What has to be installed before this exporter can work, with the command; None when nothing. Asked at submission."""

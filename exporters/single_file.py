@@ -105,11 +105,12 @@ class FileExporter(Exporter[F_co]):
         if path.exists() or path.is_symlink():
             raise ExportError("the destination exists already.", "Name a file that does not exist.", path)
         durable.make_dir(path.absolute().parent)
-        with durable.staged(path) as staged:
+        with durable.staged(path, is_new=True) as staged:
             sink = Sink(staged)
             count = self.write(artifacts, sink)
             if not count:
                 raise ExportError("there are no rows.", "Nothing was published.", artifacts.rollouts)
+            self.check_unchanged(artifacts)
         return self._result(count, sink)
 
     def still_stands(self, evidence: str | None) -> bool:

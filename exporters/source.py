@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 from pydantic import ValidationError
@@ -30,12 +31,34 @@ class ExportError(GymEvalError):
         self.details = details
 
 
+SourceState: TypeAlias = dict[str, tuple[int, int, int, int] | None]
+
+
+def state_of(artifacts: RunArtifacts) -> SourceState:
+    """Device, inode, size in bytes and time of change in ns of each file that an export reads; None where there is none."""
+    paths = (
+        artifacts.rollouts, artifacts.manifest, artifacts.journal, artifacts.receipt,
+        artifacts.coverage, artifacts.aggregate, artifacts.config,
+    )  # fmt: skip
+    return {path.name: _state(path) for path in paths}
+
+
+def _state(path: Path) -> tuple[int, int, int, int] | None:
+    try:
+        info = path.stat()
+    except FileNotFoundError:
+        return None
+    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
+
+
 def check_source(artifacts: RunArtifacts, *, allow_partial: bool) -> None:
     """Raise ExportError for a projection that is not the published one, and for a partial run unless it is allowed.
 
     Raises FileNotFoundError when there are no rows. Files of a NeMo Gym run, which has no coverage, are taken as they are.
     """
-    artifacts.rollouts.stat()
+    if not stat.S_ISREG(artifacts.rollouts.stat().st_mode):
+        # They are read more than once, which a pipe is not.
+        raise ExportError("is not a regular file.", "Name the file of the rollouts.", artifacts.rollouts)
     receipt = read_receipt(artifacts.receipt)
     if receipt is not None:
         _check_digests(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -56,11 +56,13 @@ class Published(NamedTuple):
     manifest_sha256: str
 
 
-def publish_bundle(source: RunArtifacts, destination: Path, context: Context) -> Published:
+def publish_bundle(
+    source: RunArtifacts, destination: Path, context: Context, *, check: Callable[[], None] = lambda: None
+) -> Published:
     """Make ``destination`` a folder with the trajectory of every selected row of ``source`` and their manifest.
 
-    Raises ExportError with every problem of every row, FileExistsError when the destination exists, OSError; nothing is
-    published then. Memory: about 150 bytes a row.
+    ``check`` may raise when all is read: then, too, nothing is published. Raises ExportError with every problem of every row,
+    FileExistsError when the destination exists, OSError; nothing is published then. Memory: about 150 bytes a row.
     """
     problems = Problems()
     manifest: list[bytes] = []
@@ -70,6 +72,7 @@ def publish_bundle(source: RunArtifacts, destination: Path, context: Context) ->
             if not problems.count:
                 durable.write_new(folder / trajectory.name, trajectory.data)
                 manifest.append(trajectory.manifest_line)
+        check()
         _raise_problems(problems, len(manifest), source.rollouts)
         data = b"".join(manifest)
         durable.write_new(folder / MANIFEST_NAME, data)

@@ -57,7 +57,8 @@ class AtifExporter(Exporter[ExportAtifConfig]):
         folder = self.folder
         if folder.exists() or folder.is_symlink():
             raise ExportError("the destination exists already.", "Name a folder that does not exist.", folder)
-        return self._result(publish_bundle(artifacts, folder, self._context(artifacts)))
+        context = self._context(artifacts)
+        return self._result(publish_bundle(artifacts, folder, context, check=lambda: self.check_unchanged(artifacts)))
 
     def still_stands(self, evidence: str | None) -> bool:
         """Whether the folder's manifest is the one that was published."""

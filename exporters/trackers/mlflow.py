@@ -70,6 +70,7 @@ class MlflowExporter(Exporter[ExportMlflowConfig]):
         if uri is None:
             raise ExportError("tracking_uri: is missing.", "Set it, or MLFLOW_TRACKING_URI.")
         package = read_package(artifacts, with_rollouts=self.config.upload_rollouts)
+        self.check_unchanged(artifacts)
         answer = call(
             "exporters.trackers.mlflow_sender:send",
             self.payload(package, uri),

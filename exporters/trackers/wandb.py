@@ -111,6 +111,7 @@ class WandbExporter(Exporter[ExportWandbConfig]):
             raise ExportError("there is no key for W&B.", "Set WANDB_API_KEY, or mode=offline and send it later.")
         record = self._record(artifacts)
         package = record.package
+        self.check_unchanged(artifacts)
         if (before := record.arrived()) is not None:
             said = [f"id: {package.version(before.number)}", f"folder: {self.folder / (before.folder or '')}"]
             return ExportResult.succeeded("already exported", *said, evidence=package.digest)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -180,6 +182,49 @@ class LocalExporterContract(ExporterContract):
         assert result.state is ExportState.FAILED
         assert "No space left on device" in result.message
         assert sorted(tmp_path.rglob("*")) == before
+
+    def when_it_first_writes(self, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+        write, calls = durable._write_all, count(1)
+
+        def writing(descriptor: int, data: bytes) -> None:
+            if next(calls) == 1:
+                act()
+            write(descriptor, data)
+
+        monkeypatch.setattr(durable, "_write_all", writing)
+
+    def test_a_run_that_is_replaced_while_it_is_read_is_no_export(
+        self, tmp_path: Path, merged: RunArtifacts, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        other = tmp_path / "other.jsonl"
+        other.write_bytes(merged.rollouts.read_bytes())
+        self.when_it_first_writes(monkeypatch, lambda: other.replace(merged.rollouts))
+
+        result = self.make(tmp_path, merged).export(merged)
+
+        assert "was changed while it was read" in result.message
+        assert not self.place(tmp_path).exists()
+
+    def test_what_somebody_else_publishes_there_meanwhile_is_untouched(
+        self, tmp_path: Path, merged: RunArtifacts, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        place = self.place(tmp_path)
+        mine = place if self.key == "output_fpath" else place / "mine"
+        self.when_it_first_writes(monkeypatch, lambda: (mine.parent.mkdir(exist_ok=True), mine.write_text("mine")))
+
+        result = self.make(tmp_path, merged).export(merged)
+
+        assert result.state is ExportState.FAILED
+        assert mine.read_text() == "mine"
+        assert not list(place.parent.glob(".*.tmp"))
+
+    def test_a_pipe_is_no_file_of_rollouts(self, tmp_path: Path, merged: RunArtifacts) -> None:
+        merged.rollouts.unlink()
+        os.mkfifo(merged.rollouts)
+
+        result = self.make(tmp_path, merged).export(merged)
+
+        assert "is not a regular file" in result.message
 
     def test_what_was_published_before_a_crash_is_recognised(self, tmp_path: Path, merged: RunArtifacts) -> None:
         first = self.make(tmp_path, merged).export(merged)
