@@ -63,13 +63,14 @@ async def collect(
     answers nobody or the verifier grades nothing. Whatever was recorded before stays recorded.
     """
     is_synced = settings.durability == "fsync"
-    session = ShardSession.open(artifacts, lock, job, is_synced=is_synced)
     async with AsyncExitStack() as stack:
+        # First of all: servers that are not those the run was made for are refused before a byte is written.
+        answering = await stack.enter_async_context(agent or make_agent(settings))
+        grading = await stack.enter_async_context(verifier or make_verifier(settings))
+        session = ShardSession.open(artifacts, lock, job, is_synced=is_synced)
         stack.push_async_callback(session.abandon)
         if settings.retry.retry_invalid_judge_responses:
             session.migrate_invalid_judgements()
-        answering = await stack.enter_async_context(agent or make_agent(settings))
-        grading = await stack.enter_async_context(verifier or make_verifier(settings))
         if progress is not None:
             progress.started(session)
         told = _silence if progress is None else progress.changed

@@ -215,7 +215,9 @@ def agent_rows(generation: Generation, agent: AgentShards, table: RowTable) -> A
 
 
 def agent_name(manifest: Manifest) -> str:
-    """How published files call who answered: the agent's type."""
+    """How published files call who answered: the agent's type, or the servers' agents where those of a NeMo Gym answered."""
     agent = manifest.config.get("agent")
+    if isinstance(agent, dict) and isinstance(names := agent.get("agents"), list) and names:
+        return " + ".join(map(str, names))
     name = agent.get("type") if isinstance(agent, dict) else None
     return name if isinstance(name, str) else manifest.benchmark

@@ -175,12 +175,15 @@ def test_a_run_can_be_prepared_from_a_saved_configuration_and_the_running_one_mu
     run = bench.prepare(agent={"config_file": str(saved)})
     assert stub.asked["GET /global_config_dict_yaml"] == 0
     assert ENVIRONMENT in run.manifest.config["agent"]["servers"]
+    bench.fill(agent={"config_file": str(saved)}, dispatch_budget_s=0)
+    journal = bench.artifacts.journal.read_bytes()
     stub.config["policy_model_name"] = "org/other"
 
     with pytest.raises(IdentityError, match=r"policy_model differ"):
         bench.fill(agent={"config_file": str(saved)})
 
     assert stub.runs == []
+    assert bench.artifacts.journal.read_bytes() == journal
 
 
 def test_a_killed_collector_is_taken_up_and_nothing_recorded_is_asked_again(bench: NemoBench, stub: NemoStub) -> None:

@@ -18,7 +18,7 @@ from collector.agents.nemo_gym.identity import difference_of, servers_identity
 from collector.agents.nemo_gym.materialize import NemoGymRows
 from collector.agents.nemo_gym.reply import episode_outcome_of, outcome_of
 from collector.agents.nemo_gym.routing import is_materialized_task, target_of
-from collector.agents.nemo_gym.servers import AGENTS, ENVIRONMENTS, Server, Servers
+from collector.agents.nemo_gym.servers import AGENTS, ENVIRONMENTS, Server, Servers, attributed_agent
 from collector.agents.nemo_gym.settings import NemoGymSettings
 from collector.agents.requests import Sender, unusable_reply
 from collector.errors import IdentityError
@@ -68,7 +68,12 @@ class NemoGymAgent(Agent[NemoGymSettings]):
 
     def identity(self, targets: Collection[str]) -> dict[str, Any]:
         """The settings of ``targets`` and of the servers behind them. Raises ConfigError for one that is missing."""
-        return {"targets": sorted(targets), "servers": servers_identity(self._checked, targets)}
+        servers = [self._checked.get(name, whose="server") for name in sorted(targets)]
+        return {
+            "targets": [server.name for server in servers],
+            "agents": sorted({attributed_agent(server) or server.name for server in servers}),
+            "servers": servers_identity(self._checked, targets),
+        }
 
     async def answer(self, row: dict[str, Any]) -> Completed | Failure | Omitted:
         """What the server made of the row."""
