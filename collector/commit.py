@@ -162,8 +162,7 @@ class GroupCommitter:
         self._writer = writer
         self._apply = apply
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal")
-        self._waiting: list[Entry] = []
-        self._next: asyncio.Future[None] | None = None
+        self._waiting: list[tuple[Entry, asyncio.Future[None]]] = []
         self._pump: asyncio.Task[None] | None = None
         self._error: Exception | None = None
 
@@ -172,13 +171,12 @@ class GroupCommitter:
         if self._error is not None:
             raise self._error
         loop = asyncio.get_running_loop()
-        if self._next is None:
-            self._next = loop.create_future()
-        self._waiting.append(entry)
+        # A future for each caller: one caller's cancellation must not cancel the others' wait.
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._waiting.append((entry, waiter))
         if self._pump is None:
             self._pump = loop.create_task(self._write_all())
-        # Shielded: one caller's cancellation must not cancel the others' wait.
-        await asyncio.shield(self._next)
+        await waiter
 
     async def close(self) -> None:
         """Wait for the batch that is being written, even when this call or the wait for it is cancelled; end the thread."""
@@ -190,21 +188,19 @@ class GroupCommitter:
             self._thread.shutdown()
 
     async def _write_all(self) -> None:
-        while self._next is not None:
-            batch, waiter = self._waiting, self._next
-            self._waiting, self._next = [], None
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
             try:
-                await self._write(batch)
+                await self._write([entry for entry, _ in batch])
             except asyncio.CancelledError:
                 self._error = RuntimeError("the journal's writer was cancelled")
-                waiter.cancel()
+                for _, waiter in [*batch, *self._waiting]:
+                    waiter.cancel()
                 raise
             except Exception as error:  # noqa: BLE001 - handed on to everybody who waits; left here it would hang them
                 self._error = error
-                waiter.set_exception(error)
-                waiter.exception()
-            else:
-                waiter.set_result(None)
+            for _, waiter in batch:
+                _tell(waiter, self._error)
         self._pump = None
 
     async def _write(self, batch: list[Entry]) -> None:
@@ -212,3 +208,12 @@ class GroupCommitter:
             raise self._error
         loop = asyncio.get_running_loop()
         self._apply(batch, await loop.run_in_executor(self._thread, self._writer.commit, batch))
+
+
+def _tell(waiter: asyncio.Future[None], error: Exception | None) -> None:
+    if waiter.done():
+        return
+    if error is None:
+        waiter.set_result(None)
+    else:
+        waiter.set_exception(error)

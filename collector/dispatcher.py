@@ -177,22 +177,22 @@ class Dispatcher:
 
     async def _attempt(self, index: int) -> None:
         source = self._store.inventory.line(index)
+        row = jsonl.loads(source)
         attempt = Attempt(
             index=index,
             number=self._store.history.latest[index] + 1,
-            rollout_id=self._store.inventory.rollout_id(index),
+            rollout_id=rows.rollout_id_of(row),
             run_id=self._session.run_id,
             session=self._session.number,
             source=source,
-            row=jsonl.loads(source),
+            row=row,
         )
-        row = attempt.row
         if attempt.number:
             row = {**row, rows.ATTEMPT_INDEX: attempt.number}
             if self._session.may_reuse(index):
                 # Asked of this attempt only: what is recorded of it must not carry the permission on to the next.
                 row[rows.REUSE] = True
-        await self._session.dispatch(index, attempt.number)
+        await self._session.dispatch(index, attempt.number, rollout_id=attempt.rollout_id)
         begun = self._clock()
         outcome = await run_attempt(row, self._agent, self._verifier, limit_s=self._settings.timeouts.attempt_s)
         if isinstance(outcome, Failure) and await self._was_cut_off(outcome):

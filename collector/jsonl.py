@@ -20,6 +20,7 @@ _DIGITS_ALIKE = bytes.maketrans(b"0123456789", b"0" * 10)
 #: Deeper JSON is refused: orjson writes no more levels, and a parser of the standard library may stop at any further one.
 MOST_LEVELS: Final = 254
 _TOO_DEEP = f"nested deeper than {MOST_LEVELS} levels"
+_ALWAYS_FINITE = frozenset({str, int, bool, type(None)})
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -92,18 +93,18 @@ def _parts(item: Any) -> Iterable[Any]:
 
 
 def _has_non_finite(value: Any) -> bool:
-    stack: list[Any] = [[value]]
+    stack: list[Iterable[Any]] = [(value,)]
     while stack:
-        for item in _parts(stack.pop()):
+        for item in stack.pop():
             kind = type(item)
-            # Nearly everything is a text, a whole number or null, and can be passed over without a question.
-            if kind is str or kind is int or item is None:
+            # Nearly everything is of a kind that can be passed over without a question.
+            if kind in _ALWAYS_FINITE:
                 continue
             if isinstance(item, float):
                 if item - item != 0.0:
                     return True
             else:
-                stack.append(item)
+                stack.append(_parts(item))
     return False
 
 

@@ -107,6 +107,11 @@ _verdict_decoder = msgspec.json.Decoder(SavedVerdict)
 T = TypeVar("T")
 
 
+def rollout_id_of(row: Mapping[str, Any]) -> str:
+    """The id of the rollout that the inventory row ``row`` is of."""
+    return row.get(ROLLOUT_ID) or f"{row[TASK_INDEX]}-{row[ROLLOUT_INDEX]}"
+
+
 def parse_stamp(line: bytes) -> RowStamp:
     """The identity of the row in ``line``. Raises ValueError when it has none or is not JSON."""
     return parse_part(_stamp_decoder, line)

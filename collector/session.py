@@ -96,9 +96,12 @@ class ShardSession:
             raise CorruptArtifactError(self.store.artifacts.failures, 0, what)
         return rows.allows_reuse(row)
 
-    async def dispatch(self, index: int, attempt: int) -> None:
-        """Record that attempt ``attempt`` of rollout ``index`` leaves; durable when this returns."""
-        rollout_id = self.store.inventory.rollout_id(index)
+    async def dispatch(self, index: int, attempt: int, *, rollout_id: str | None = None) -> None:
+        """Record that attempt ``attempt`` of rollout ``index`` leaves; durable when this returns.
+
+        Who has read the row already gives its ``rollout_id``, so that it is not read again.
+        """
+        rollout_id = rollout_id or self.store.inventory.rollout_id(index)
         draft = Dispatched(run_id=self.run_id, session=self.number, seq=-1, at="", rollout_id=rollout_id, attempt_index=attempt)
         await self._committer.commit(Entry(draft, index))
 

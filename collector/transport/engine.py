@@ -1,12 +1,26 @@
-"""The bridge between libcurl and an event loop: libcurl says what it waits for, the loop says when it has happened."""
+"""The bridge between libcurl and an event loop: libcurl says what it waits for, the loop says when it has happened.
+
+libcurl's sockets come and go with every request. They are watched by an epoll set of their own, which is one descriptor for the
+loop: a fifth of a request's processor time went into telling the loop of each.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pycurl
+
+_WATCHED_FOR: Final = {
+    pycurl.POLL_NONE: 0,
+    pycurl.POLL_IN: select.EPOLLIN,
+    pycurl.POLL_OUT: select.EPOLLOUT,
+    pycurl.POLL_INOUT: select.EPOLLIN | select.EPOLLOUT,
+}
+#: Also what libcurl finds out by reading.
+_READABLE: Final = select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR
 
 
 class Engine:
@@ -18,8 +32,10 @@ class Engine:
     def __init__(self, loop: asyncio.AbstractEventLoop, finish: Callable[[Any, int, str], None]) -> None:
         self._loop = loop
         self._finish = finish
-        self._watched: dict[int, int] = {}
+        self._watched: set[int] = set()
         self._timer: asyncio.Handle | None = None
+        self._epoll = select.epoll()
+        loop.add_reader(self._epoll.fileno(), self._on_sockets)
         self.multi = pycurl.CurlMulti()
         self.multi.setopt(pycurl.M_SOCKETFUNCTION, self._watch)
         self.multi.setopt(pycurl.M_TIMERFUNCTION, self._set_timer)
@@ -27,32 +43,23 @@ class Engine:
     def close(self) -> None:
         """Forget every descriptor and close every connection. No transfer may be under way."""
         self.multi.close()
-        for descriptor in list(self._watched):
-            self._unwatch(descriptor)
+        self._loop.remove_reader(self._epoll.fileno())
+        self._epoll.close()
         if self._timer is not None:
             self._timer.cancel()
 
     def _watch(self, what: int, descriptor: int, multi: object, data: object) -> None:
         del multi, data
-        before = self._watched.get(descriptor, 0)
-        wanted = 0 if what == pycurl.POLL_REMOVE else what
-        if wanted & pycurl.POLL_IN and not before & pycurl.POLL_IN:
-            self._loop.add_reader(descriptor, self._act, descriptor, pycurl.CSELECT_IN)
-        elif before & pycurl.POLL_IN and not wanted & pycurl.POLL_IN:
-            self._loop.remove_reader(descriptor)
-        if wanted & pycurl.POLL_OUT and not before & pycurl.POLL_OUT:
-            self._loop.add_writer(descriptor, self._act, descriptor, pycurl.CSELECT_OUT)
-        elif before & pycurl.POLL_OUT and not wanted & pycurl.POLL_OUT:
-            self._loop.remove_writer(descriptor)
-        if wanted:
-            self._watched[descriptor] = wanted
+        if what == pycurl.POLL_REMOVE:
+            # libcurl says so before it closes the socket; it may say so of one that it never asked to be watched.
+            if descriptor in self._watched:
+                self._watched.discard(descriptor)
+                self._epoll.unregister(descriptor)
+        elif descriptor in self._watched:
+            self._epoll.modify(descriptor, _WATCHED_FOR[what])
         else:
-            self._watched.pop(descriptor, None)
-
-    def _unwatch(self, descriptor: int) -> None:
-        self._watched.pop(descriptor, None)
-        self._loop.remove_reader(descriptor)
-        self._loop.remove_writer(descriptor)
+            self._epoll.register(descriptor, _WATCHED_FOR[what])
+            self._watched.add(descriptor)
 
     def _set_timer(self, timeout_ms: int) -> None:
         if self._timer is not None:
@@ -66,10 +73,17 @@ class Engine:
 
     def _on_timer(self) -> None:
         self._timer = None
-        self._act(pycurl.SOCKET_TIMEOUT, 0)
+        self.multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
+        self._collect()
 
-    def _act(self, descriptor: int, events: int) -> None:
-        self.multi.socket_action(descriptor, events)
+    def _on_sockets(self) -> None:
+        for descriptor, seen in self._epoll.poll(0):
+            happened = (pycurl.CSELECT_IN if seen & _READABLE else 0) | (pycurl.CSELECT_OUT if seen & select.EPOLLOUT else 0)
+            # One that an earlier one of these closed is passed over by libcurl.
+            self.multi.socket_action(descriptor, happened)
+        self._collect()
+
+    def _collect(self) -> None:
         left = 1
         while left:
             left, done, failed = self.multi.info_read()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import re
 from decimal import Decimal
+from functools import lru_cache
 from typing import Annotated, Any, Final
 
 from pydantic import Field
@@ -31,7 +32,8 @@ _NUMBER: Final = re.compile(
 )  # fmt: skip
 #: Every character that can be part of a number: between two others no number can be.
 _MAY_BELONG: Final = frozenset("0123456789,.\u00a0\u202f +-\u2212\u2012\u2013\\$€£¥/%{}eEdfrac")
-_LAST_DIGIT: Final = re.compile("(?s).*[0-9]")
+_SEPARATORS: Final = dict.fromkeys(map(ord, ",\u00a0\u202f "))
+_ONE: Final = Decimal(1)
 _CONTEXT: Final = decimal.Context(prec=_MAX_DIGITS, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
 
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -86,7 +88,7 @@ class NumberVerifier(Verifier[NumberSettings]):
     def _expected(self, row: dict[str, Any]) -> Decimal:
         value = field_of(row, self.settings.field)
         text = str(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else ""
-        found = last_number(text, percent_as_fraction=self.settings.percent_as_fraction)
+        found = _known_number(text, self.settings.percent_as_fraction)
         if found is None:
             raise ValueError(f"the row's field {self.settings.field!r} holds no number")
         return found
@@ -103,8 +105,8 @@ def last_number(text: str, *, percent_as_fraction: bool = False) -> Decimal | No
     """The last readable number in ``text``."""
     end = len(text)
     # The pattern costs much at every character: only stretches of what a number may hold are given to it, from the end.
-    while (digit := _LAST_DIGIT.match(text, 0, end)) is not None:
-        begin = stop = digit.end()
+    while (digit := _last_digit(text, end)) >= 0:
+        begin = stop = digit + 1
         while begin and text[begin - 1] in _MAY_BELONG:
             begin -= 1
         while stop < end and text[stop] in _MAY_BELONG:
@@ -115,6 +117,24 @@ def last_number(text: str, *, percent_as_fraction: bool = False) -> Decimal | No
                 return value
         end = begin
     return None
+
+
+@lru_cache(maxsize=1024)
+def _known_number(text: str, percent_as_fraction: bool) -> Decimal | None:
+    """``last_number`` of an expected answer, which comes again with each repeat."""
+    return last_number(text, percent_as_fraction=percent_as_fraction)
+
+
+def _last_digit(text: str, end: int) -> int:
+    """Where the last digit before ``end`` stands; -1 without one. Costs what lies behind it, at the speed of memory."""
+    window = 256
+    while end > 0:
+        begin = max(0, end - window)
+        place = max([text.rfind(digit, begin, end) for digit in "0123456789"])
+        if place >= 0:
+            return place
+        end, window = begin, 2 * window
+    return -1
 
 
 def first_number(text: str, *, percent_as_fraction: bool = False) -> Decimal | None:
@@ -128,10 +148,11 @@ def first_number(text: str, *, percent_as_fraction: bool = False) -> Decimal | N
 
 def _value(match: re.Match[str], *, percent_as_fraction: bool) -> Decimal | None:
     top = _decimal(match["top"] or match["first"])
-    bottom = _decimal(match["bottom"] or match["second"] or "1")
+    below = match["bottom"] or match["second"]
+    bottom = _ONE if below is None else _decimal(below)
     if top is None or bottom is None or bottom == 0:
         return None
-    value = _CONTEXT.divide(top, bottom)
+    value = top if bottom is _ONE else _CONTEXT.divide(top, bottom)
     if percent_as_fraction and match["percent"]:
         value = _CONTEXT.divide(value, Decimal(100))
     negative = (match["sign"] + match["inner"]).strip() not in ("", "+")
@@ -139,7 +160,7 @@ def _value(match: re.Match[str], *, percent_as_fraction: bool) -> Decimal | None
 
 
 def _decimal(text: str) -> Decimal | None:
-    digits = re.sub("[,\u00a0\u202f ]", "", text)
+    digits = text.translate(_SEPARATORS)
     if len(digits) > _MAX_DIGITS:
         return None
     value = _CONTEXT.create_decimal(digits)
