@@ -97,8 +97,11 @@ class Exporter(ABC, Generic[C_co]):
             return self.publish(artifacts)
         except ExportError as error:
             return ExportResult.failed(str(error), error.details)
-        except (OSError, GymEvalError) as error:
+        except GymEvalError as error:
             return ExportResult.failed(str(error))
+        except OSError as error:
+            # A write that fails does not know its file.
+            return ExportResult.failed(str(error) if error.filename else f"{self.destination}: {error}")
 
     def check_unchanged(self, artifacts: RunArtifacts) -> None:
         """Raise ExportError when a file of the run is not the one that was checked: it may have been read half and half.

@@ -122,13 +122,18 @@ class WandbExporter(Exporter[ExportWandbConfig]):
             name = None if is_online else f"{package.version(number)}-{secrets.token_hex(4)}"
             files = Path(work) if name is None else self.folder.absolute() / name
             durable.make_dir(files)
-            answer = call(
-                "exporters.trackers.wandb_sender:send",
-                self.payload(package, number, files, Path(work)),
-                timeout_s=self.config.timeout_s,
-                environ=self._environ(files),
-                address=self.address,
-            )
+            try:
+                answer = call(
+                    "exporters.trackers.wandb_sender:send",
+                    self.payload(package, number, files, Path(work)),
+                    timeout_s=self.config.timeout_s,
+                    environ=self._environ(files),
+                    address=self.address if is_online else None,
+                )
+            except ExportError:
+                # Half of an export may be large, and would be sent by who finds it.
+                record.sweep()
+                raise
         record.add(Arrived(number=number, digest=package.digest, folder=name), replace=self.config.replace)
         said = [f"id: {package.version(number)}", f"address: {answer['url']}" if is_online else f"folder: {answer['folder']}"]
         counts = f"{len(package.flat.metrics)} metrics, {len(package.flat.params)} params, {len(package.files)} files"

@@ -181,6 +181,7 @@ class LocalExporterContract(ExporterContract):
 
         assert result.state is ExportState.FAILED
         assert "No space left on device" in result.message
+        assert str(self.place(tmp_path)) in result.message
         assert sorted(tmp_path.rglob("*")) == before
 
     def when_it_first_writes(self, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:

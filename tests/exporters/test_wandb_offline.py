@@ -229,3 +229,10 @@ def test_what_waits_can_be_sent_by_wandb_itself(tmp_path: Path) -> None:
     (run,) = server.runs.values()
     assert run.summary["coverage/expected"] == 8
     assert server.artifacts[0].files["rollouts_coverage.json"] == artifacts.coverage.read_bytes()
+
+
+def test_half_of_an_export_is_not_left_to_be_sent(tmp_path: Path) -> None:
+    result = export(merged_run(tmp_path / "b"), output_dirpath=tmp_path / "w", timeout_s=0.2)
+
+    assert "did not answer within 0.2 s" in result.message
+    assert list((tmp_path / "w").iterdir()) == []
