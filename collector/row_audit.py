@@ -126,7 +126,7 @@ class RowAudit:
         try:
             rows.parse_stamp(line)
         except ValueError as error:
-            if not may_begin(line, b"{"):
+            if not may_begin(line.rstrip(b"\0"), b"{"):
                 raise self._corrupt(offset, "the last line is no beginning of a row") from error
             self._repairs.lines.append(Repair(self._path, offset))
             return
@@ -239,7 +239,10 @@ def failed_event(record: FailureRecord, stamp: RowStamp, offset: int, line: byte
 
 
 def may_begin(tail: bytes, head: bytes) -> bool:
-    """Whether a line that begins with ``head`` could have been cut to ``tail``."""
+    """Whether a line that begins with ``head`` could have been cut to ``tail``.
+
+    NUL bytes at the end are left out by the caller: some file systems keep the length of what they lost.
+    """
     return (tail.startswith(head) or head.startswith(tail)) and b"\0" not in tail
 
 

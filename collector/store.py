@@ -128,10 +128,11 @@ class RolloutStore:
         return []
 
     def _fold_tail(self, path: Path, offset: int, tail: bytes, index: dict[str, int]) -> None:
+        kept = tail.rstrip(b"\0")
         try:
             events.parse(tail)
         except ValueError as error:
-            if not may_begin(tail, _EVENT_HEAD):
+            if not may_begin(kept, _EVENT_HEAD):
                 raise CorruptArtifactError(path, self.history.events + 1, "the last line begins no event.") from error
             self.repairs.lines.append(Repair(path, offset))
             return

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from collector.artifacts import RunArtifacts
 from collector.collect import CollectResult, Progress, collect
 from collector.errors import ConfigError, RefusedError
+from collector.inventory_repair import restore_inventory
 from collector.lock import ShardLock
 from collector.manifest import Manifest, check_identity, read_manifest
 from collector.materialize import Materialized, materialize
@@ -72,6 +73,7 @@ async def collect_here(run: PreparedRun, progress: Progress) -> CollectResult:
             is_unsafe=run.settings.allow_unsafe_resume,
             fence=lock.check,
         )
+        restore_inventory(run.artifacts, run.settings, lock.check)
         publish_config(run.artifacts, run.settings)
         return await collect(run.settings, run.artifacts, lock, job=JobFacts(), stop=stop, progress=progress)
 

@@ -137,7 +137,7 @@ class ShardJob:
         lock = ShardLock(self.artifacts.lock, job_id=self.context.job_id, since=_now(), is_gone=self._is_gone)
         with ExitStack() as stack:
             await self._lock(stack, lock)
-            check_experiment(self.artifacts, settings)
+            check_experiment(self.artifacts, settings, lock.check)
             coverage = self._coverage(settings)
             if coverage.is_final or self._stop.is_asked:
                 return coverage

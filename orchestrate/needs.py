@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from collector.errors import BrokenInventoryError
 from collector.lock import is_held
 from collector.settings import RunSettings
 from collector.store import RolloutStore
@@ -81,5 +82,9 @@ def _of_benchmark(
 
 
 def _is_final(run: RunDir, benchmark: BenchmarkPlan, index: int, settings: RunSettings) -> bool:
-    with RolloutStore.read(run.shard(benchmark, index)) as store:
-        return store.coverage(settings.retry).is_final
+    try:
+        with RolloutStore.read(run.shard(benchmark, index)) as store:
+            return store.coverage(settings.retry).is_final
+    except BrokenInventoryError:
+        # Its job makes it whole, or says why that cannot be.
+        return False

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from collector import jsonl
 from collector.artifacts import RunArtifacts
 from collector.coverage import Coverage
 from collector.errors import IncompleteError, NotFoundError, NothingMeasuredError
+from collector.inventory_repair import restore_inventory
 from collector.manifest import digest_of, read_manifest
 from collector.outcomes import RolloutState
 from collector.prepare import experiment_of, prepare_shard
@@ -23,11 +26,12 @@ def check_outcome(coverage: Coverage, where: str) -> None:
         raise IncompleteError(f"{left} of {coverage.expected} rollouts {state}{f' ({kinds})' if kinds else ''}.", where=where)
 
 
-def check_experiment(artifacts: RunArtifacts, settings: RunSettings) -> None:
+def check_experiment(artifacts: RunArtifacts, settings: RunSettings, fence: Callable[[], None]) -> None:
     """Raise IdentityError when the shard was prepared for another experiment than ``settings`` describe today.
 
     A user's own verifier code, for example, may have changed since the run was planned. With ``allow_unsafe_resume`` the
-    shard is marked instead. The caller holds its lock.
+    shard is marked instead. An inventory that lost its end is made whole. The caller holds the lock, whose loss ``fence``
+    tells by a FencedError.
     """
     saved = read_manifest(artifacts.manifest)
     if saved is None:
@@ -35,4 +39,5 @@ def check_experiment(artifacts: RunArtifacts, settings: RunSettings) -> None:
     targets = saved.config["agent"].get("targets", ())
     config = jsonl.loads(jsonl.canonical(experiment_of(settings, targets)))
     wanted = saved.model_copy(update={"config": config, "config_digest": digest_of(config)})
-    prepare_shard(artifacts, [], wanted, is_unsafe=settings.allow_unsafe_resume)
+    prepare_shard(artifacts, [], wanted, is_unsafe=settings.allow_unsafe_resume, fence=fence)
+    restore_inventory(artifacts, settings, fence)

@@ -12,6 +12,7 @@ import orjson
 
 from collector.artifacts import RunArtifacts
 from collector.collect import CollectResult, collect
+from collector.inventory_repair import restore_inventory
 from collector.lock import ShardLock
 from collector.materialize import materialize
 from collector.prepare import new_manifest, prepare_shard
@@ -57,6 +58,7 @@ def fill(settings: RunSettings, *, stop: StopRequest | None = None) -> CollectRe
         artifacts = RunArtifacts(settings.output_jsonl_fpath)
         with ShardLock(artifacts.lock) as lock:
             prepare(settings, lock)
+            restore_inventory(artifacts, settings, lock.check)
             return await collect(settings, artifacts, lock, job=JobFacts(), stop=stop or StopRequest())
 
     return asyncio.run(run())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,27 +40,55 @@ def copies(settings: RunSettings, name: str) -> tuple[RunSettings, RunArtifacts]
     return moved, RunArtifacts(moved.output_jsonl_fpath)
 
 
+def last_line(data: bytes) -> int:
+    """Where the last line of ``data`` begins."""
+    return data.rstrip(b"\n").rfind(b"\n") + 1
+
+
+def damages(whole: bytes, first: int) -> Iterator[tuple[str, bytes]]:
+    """The file cut at every byte from ``first`` on, as it is then and with the lost bytes as NULs."""
+    for cut in range(first, len(whole)):
+        yield f"cut at {cut}", whole[:cut]
+        yield f"NULs from {cut} on", whole[:cut] + bytes(len(whole) - cut)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("which", ["journal", "rollouts", "failures"])
+@pytest.mark.parametrize("which", ["journal", "rollouts", "failures", "inventory"])
 def test_the_last_record_cut_at_any_byte_is_redone_or_kept_and_nothing_else_changes(finished: RunSettings, which: str) -> None:
     expected = states(finished)
     whole = getattr(RunArtifacts(finished.output_jsonl_fpath), which).read_bytes()
-    begin = whole.rstrip(b"\n").rfind(b"\n") + 1
-    # With the last record of a row file gone completely, its event stands without a row; the journal may end anywhere.
-    first = begin if which == "journal" else begin + 1
-    for cut in range(first, len(whole)):
-        settings, artifacts = copies(finished, f"cut{cut}")
-        getattr(artifacts, which).write_bytes(whole[:cut])
+    # With the last record of a row file gone completely, its event stands without a row; the others may end anywhere.
+    first = last_line(whole) + (which in {"rollouts", "failures"})
+    for what, damaged in damages(whole, first):
+        # A row that was recorded is durable before its event, on every file system that honours fsync.
+        if which in {"rollouts", "failures"} and damaged.endswith(b"\0"):
+            continue
+        settings, artifacts = copies(finished, "damaged")
+        getattr(artifacts, which).write_bytes(damaged)
 
         fill(settings.model_copy(update={"retry": settings.retry.model_copy(update={"max_attempts": 4})}))
 
         with RolloutStore.read(artifacts) as store:
-            assert not store.repairs.lines, cut
-            assert not store.repairs.recovered, cut
-        assert sorted(set(rollout_ids(artifacts.rollouts))) == sorted(rollout_ids(artifacts.rollouts)), cut
-        assert states(settings) == expected, cut
+            assert not store.repairs.lines, what
+            assert not store.repairs.recovered, what
+        assert sorted(set(rollout_ids(artifacts.rollouts))) == sorted(rollout_ids(artifacts.rollouts)), what
+        assert states(settings) == expected, what
+        if which == "inventory":
+            assert artifacts.inventory.read_bytes() == whole, what
         shutil.rmtree(settings.output_jsonl_fpath.parent)
+
+
+@pytest.mark.parametrize("which", ["journal", "rollouts", "failures"])
+def test_nul_bytes_behind_the_last_record_are_a_torn_tail(finished: RunSettings, which: str) -> None:
+    expected = states(finished)
+    path = getattr(RunArtifacts(finished.output_jsonl_fpath), which)
+    path.write_bytes(path.read_bytes() + bytes(3000))
+
+    fill(finished)
+
+    assert b"\0" not in path.read_bytes()
+    assert states(finished) == expected
 
 
 @pytest.mark.parametrize("which", ["rollouts", "failures"])
