@@ -36,7 +36,7 @@ def check_experiment(artifacts: RunArtifacts, settings: RunSettings, fence: Call
     saved = read_manifest(artifacts.manifest)
     if saved is None:
         raise NotFoundError("the shard was never prepared.", "Submit the run again.", artifacts.manifest)
-    targets = saved.config["agent"].get("targets", ())
+    targets = (saved.config.get("agent") or {}).get("targets", ())
     config = jsonl.loads(jsonl.canonical(experiment_of(settings, targets)))
     wanted = saved.model_copy(update={"config": config, "config_digest": digest_of(config)})
     prepare_shard(artifacts, [], wanted, is_unsafe=settings.allow_unsafe_resume, fence=fence)

@@ -28,6 +28,8 @@ class ModelProbe:
         """Why the service is not ready, None when it is. Raises ServiceError when it serves another model."""
         if health_url is not None and (trouble := await _health(health_url)) is not None:
             return trouble
+        if not endpoint.model:
+            return None
         found = await probe(self._settings_for(name, endpoint))
         if found.wrong_model:
             raise ServiceError(f"{found.reason}.", "Check served_model_name.", f"service {name}")

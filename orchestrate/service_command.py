@@ -8,10 +8,10 @@ from orchestrate.config.services import CommandService, StartedService, VllmServ
 
 
 def model_name(service: CommandService | VllmService) -> str:
-    """The name under which the service answers."""
+    """The name under which the service answers; empty when it serves no model."""
     if isinstance(service, VllmService):
         return service.served_model_name or service.model
-    return service.served_model_name
+    return service.served_model_name or ""
 
 
 def command_of(service: CommandService | VllmService, *, name: str, job: str, variables: Iterable[str] = ()) -> list[str]:

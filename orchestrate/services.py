@@ -31,7 +31,7 @@ _STOP_MARGIN_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a service answers, and as which model."""
+    """Where a service answers, and as which model; an empty name is a service without one."""
 
     base_url: str
     model: str

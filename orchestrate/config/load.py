@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
@@ -24,6 +25,7 @@ from orchestrate.service_command import model_name
 
 #: Stands for the output path while a run section is checked; the plan puts each shard's own in its place.
 _PLACEHOLDER = Path("rollouts.jsonl")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,8 @@ def api_key_reference(config: SubmitConfig, name: str) -> str | None:
 def _facts(config: SubmitConfig, name: str, urls: Mapping[str, str]) -> dict[str, str]:
     service = config.services[name]
     model = service.served_model_name if isinstance(service, ExternalService) else model_name(service)
-    return {"url": urls.get(name) or _policy_url(service), "model": model}
+    url = urls.get(name) or _policy_url(service)
+    return {"url": url, "model": model, "port": str(urlsplit(url).port or _DEFAULT_PORTS[urlsplit(url).scheme])}
 
 
 def _policy_url(service: Any) -> str:
@@ -118,6 +121,9 @@ def _meaning_problems(data: Mapping[str, Any]) -> list[str]:
     if isinstance(policy, str) and policy not in services:
         hint = unknown_name_hint(policy, sorted(map(str, services))).rstrip(".")
         problems.append(f"driver.policy_model: no service {policy!r}. {hint}")
+    named = services.get(policy) if isinstance(policy, str) else None
+    if isinstance(named, dict) and named.get("type") == "command" and named.get("served_model_name") is None:
+        problems.append(f"services.{policy}.served_model_name: is missing: driver.policy_model needs a service with a model")
     name = _mapping(data, "job").get("name")
     if isinstance(name, str) and (not name or slug(name) != name):
         problems.append(f"job.name: {name!r} is not a plain directory name: use letters, digits, '.', '_' and '-'")
@@ -141,7 +147,7 @@ def _run_problems(name: str, run: Mapping[str, Any], data: Mapping[str, Any]) ->
         problems.append(f"{prefix}.policy_api_key: a key does not belong into a file: write host:VARIABLE or runtime:VARIABLE")
     services = _mapping(data, "services")
     problems += [f"{prefix}.{problem}" for problem in reference_problems(run, sorted(map(str, services)))]
-    facts = {str(service): {"url": UNKNOWN_PORT_URL, "model": "model"} for service in services}
+    facts = {str(service): {"url": UNKNOWN_PORT_URL, "model": "model", "port": "1"} for service in services}
     checked = {key: value for key, value in fill_references(run, facts).items() if key not in FILLED_IN}
     try:
         RunSettings.model_validate({**checked, "output_jsonl_fpath": _PLACEHOLDER})

@@ -1,4 +1,4 @@
-"""``{services.judge.url}`` and ``{services.judge.model}`` in a benchmark's ``run``: a service whose port only its job knows."""
+"""``{services.judge.url}``, ``.model`` and ``.port`` in a benchmark's ``run``: of a service whose port only its job knows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collector.registry import unknown_name_hint
 
 #: Stands for the address of a service that gets its port in the job. Where a model answers is not part of the experiment.
 UNKNOWN_PORT_URL: Final = "http://127.0.0.1:1/v1"
-_FACTS: Final = ("url", "model")
+_FACTS: Final = ("url", "model", "port")
 _REFERENCE: Final = re.compile(r"\{services\.([^{}]+)\.([a-z_]+)\}")
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
 from collector.settings import Count, Seconds, StrictModel
 from orchestrate.config.values import EnvMap, Line, VariableName
@@ -107,7 +107,14 @@ class CommandService(StartedService):
 
     type: Literal["command"]
     command: Command
-    served_model_name: str
+    #: null: it serves no model, and is ready when its health path answers.
+    served_model_name: str | None = None
+
+    @model_validator(mode="after")
+    def _can_be_found_ready(self) -> Self:
+        if self.served_model_name is None and self.health_check is None:
+            raise ValueError("served_model_name is missing; a service that serves no model needs a health_check instead")
+        return self
 
 
 class VllmService(StartedService):

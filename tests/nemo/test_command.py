@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.nemo.bench import NemoBench
 from tests.orchestrate.project import Project
+from tests.support import nemo_stub
 from tests.support.nemo_stub import AGENT, ENVIRONMENT, NemoStub
 
 
@@ -124,3 +127,29 @@ def test_a_submission_collects_from_running_servers_in_shards(project: Project, 
     stub.config["policy_model_name"] = "org/other"
     changed = project.submit("--wait", timeout_s=100)
     assert len(list(project.runs.glob("*/plan.json"))) == 2, changed
+
+
+@pytest.mark.timeout(120)
+def test_servers_may_be_a_service_of_the_job_and_must_be_those_that_were_saved(
+    project: Project, bench: NemoBench, stub: NemoStub
+) -> None:
+    bench.tasks({}, {})
+    saved = project.root / "servers.yaml"
+    saved.write_text(yaml.safe_dump(stub.config))
+    program = str(Path(nemo_stub.__file__))
+    project.config["services"] = {
+        "gym": {"type": "command", "command": [sys.executable, program, "{port}"], "health_check": {"path": "/readyz"}}
+    }
+    run = {"input_jsonl_fpath": str(bench.dataset), "agent": {"type": "nemo_gym", "config_file": str(saved)}}
+    run["head_server"] = {"port": "{services.gym.port}"}
+    project.config["driver"]["benchmarks"]["math"] = {"run": run}
+
+    said = project.submit("--wait", timeout_s=100)
+
+    assert "(2/2)" in said
+    assert stub.runs == []
+    stub.config["policy_model_name"] = "org/other"
+    saved.write_text(yaml.safe_dump(stub.config))
+    refused = project.submit("--wait", code=6, timeout_s=100)
+    logs = "".join(path.read_text() for path in project.runs.rglob("logs/*"))
+    assert "the servers that run are not those of" in refused + logs

@@ -112,14 +112,14 @@ def test_a_reference_to_nothing_is_refused_with_its_path() -> None:
     config["driver"]["benchmarks"]["a"]["run"]["verifier"] = {
         "type": "echoed",
         "a": ["{services.jugde.url}"],
-        "b": "{services.judge.port}",
+        "b": "{services.judge.host}",
     }
 
     with pytest.raises(ConfigError) as caught:
         load(config)
 
     assert "driver.benchmarks.a.run.verifier.a[0]: no service 'jugde'. Did you mean 'judge'" in str(caught.value)
-    assert "driver.benchmarks.a.run.verifier.b: a service has no 'port'" in str(caught.value)
+    assert "driver.benchmarks.a.run.verifier.b: a service has no 'host'" in str(caught.value)
 
 
 def test_an_unknown_verifier_is_told_with_its_path(tmp_path: Path) -> None:

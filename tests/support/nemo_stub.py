@@ -7,8 +7,10 @@ of it: ``"stub": {"mode": "500", "times": 1}`` fails its first attempt and no ot
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import struct
+import sys
 import threading
 import time
 from collections import Counter
@@ -47,8 +49,8 @@ def response_of(text: str) -> dict[str, Any]:
 class NemoStub:
     """The servers while the context lasts. ``config`` is what the head gives out; change it to start them differently."""
 
-    def __init__(self) -> None:
-        self._head = _serve(self)
+    def __init__(self, *, head_port: int = 0) -> None:
+        self._head = _serve(self, head_port)
         self._work = _serve(self)
         self.runs: list[dict[str, Any]] = []
         self.headers: list[Mapping[str, str]] = []
@@ -146,7 +148,7 @@ class NemoStub:
         return [body.get("_ng_attempt_index", 0) for body in self.runs if body.get("_ng_task_index") == task]
 
 
-def _serve(stub: NemoStub) -> ThreadingHTTPServer:
+def _serve(stub: NemoStub, port: int = 0) -> ThreadingHTTPServer:
     class Handler(_Handler):
         pass
 
@@ -163,7 +165,7 @@ def _serve(stub: NemoStub) -> ThreadingHTTPServer:
         def handle_error(self, request: Any, client_address: Any) -> None:
             """A killed client is no news."""
 
-    server = Server(("127.0.0.1", 0), Handler)
+    server = Server(("127.0.0.1", port), Handler)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     return server
 
@@ -259,3 +261,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+
+if __name__ == "__main__":
+    # As a service of a job: the head's port is given, and whoever started it ends it.
+    with NemoStub(head_port=int(sys.argv[1])):
+        signal.pause()
