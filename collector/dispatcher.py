@@ -19,6 +19,7 @@ from collector.session import ShardSession
 from collector.settings import RunSettings
 from collector.stop import TAKES_THE_SERVER, StopReason, StopRequest
 from collector.verifiers.base import Verifier, VerifierSettings
+from collector.verifiers.judge_saved import tokens_of
 
 #: Seconds that a lost connection waits for news of a stop: a signal is handled within milliseconds, and services are looked
 #: at five times a second.
@@ -202,6 +203,7 @@ class Dispatcher:
         self._budget.learn(elapsed_s)
         recorded = record(attempt, outcome, elapsed_s)
         await self._session.settle(index, recorded.draft, recorded.line)
+        self._count_judge(outcome)
         self._told()
         self._after(index, outcome)
 
@@ -215,6 +217,12 @@ class Dispatcher:
         elif not failure.is_server_error:
             return False
         return self._stop.is_asked and self._stop.reason in TAKES_THE_SERVER
+
+    def _count_judge(self, outcome: Completed | Failure | Omitted) -> None:
+        if not isinstance(outcome, Omitted):
+            extra = outcome.extra if isinstance(outcome, Failure) else outcome.verdict.extra
+            for way, count in enumerate(tokens_of(extra)):
+                self._session.judge_tokens[way] += count or 0
 
     def _after(self, index: int, outcome: Completed | Failure | Omitted) -> None:
         self.breaker.see(outcome, index)

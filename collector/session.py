@@ -39,6 +39,8 @@ class ShardSession:
         self.store = store
         self.number = session
         self.run_id = store.manifest.run_id
+        #: Tokens that judges were sent and said in this session; they are in no journal.
+        self.judge_tokens = [0, 0]
         self._writer = writer
         self._committer = GroupCommitter(writer, self._apply)
 

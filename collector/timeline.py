@@ -7,13 +7,14 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from pathlib import Path
 
 import msgspec
 
 from collector import events, rows
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError, NotFoundError
-from collector.events import Event, Failed, Lost, Migrated
+from collector.events import Event, Failed, Lost, Migrated, Success
 from collector.inventory import line_blocks
 from collector.lock import is_held
 from collector.outcomes import RolloutState
@@ -22,6 +23,7 @@ from collector.settings import RetrySettings
 from collector.store import RolloutStore
 from collector.timeline_views import AttemptEnd, FailureView, Timeline, attempts_of
 from collector.timeline_words import next_step, render
+from collector.verifiers.judge_saved import JudgeView, judge_in
 
 __all__ = ["Timeline", "render", "timeline_of"]
 
@@ -63,7 +65,11 @@ def timeline_of(artifacts: RunArtifacts, rollout_id: str, retry: RetrySettings |
     lost = {event.attempt_index for event in found if isinstance(event, Lost)}
     failed = [event for event in found if isinstance(event, Failed | Migrated) and event.attempt_index not in lost]
     failures = {event.attempt_index: _failure_of(artifacts, event) for event in failed}
-    attempts = attempts_of(found, failures, live_session=newest if is_live else None)
+    results = [event for event in found if isinstance(event, Success) and event.attempt_index not in lost]
+    rows_at = [(artifacts.rollouts, results), (artifacts.failures, failed)]
+    judged = {event.attempt_index: _judge_of(path, event) for path, events_of in rows_at for event in events_of}
+    judges = {number: judge for number, judge in judged.items() if judge is not None}
+    attempts = attempts_of(found, failures, judges=judges, live_session=newest if is_live else None)
     is_in_flight = bool(attempts) and attempts[-1].end is AttemptEnd.IN_FLIGHT
     step = next_step(past, retry, is_in_flight=is_in_flight)
     return Timeline(rollout_id, run_id, state_under(past, retry), attempts, step, is_suspect(past) and not is_in_flight)
@@ -81,12 +87,7 @@ def _events_of(artifacts: RunArtifacts, rollout_id: str, count: int) -> Iterator
 
 
 def _failure_of(artifacts: RunArtifacts, event: Failed | Migrated) -> FailureView:
-    with artifacts.failures.open("rb") as file:
-        line = os.pread(file.fileno(), event.length, event.offset)
-    whole = line if line.endswith(b"\n") else line + b"\n"
-    if zlib.crc32(whole) != event.checksum:
-        raise CorruptArtifactError(artifacts.failures, 0, f"the row at byte {event.offset} is not the one that was recorded.")
-    row = rows.parse_part(_row_decoder, whole)
+    row = rows.parse_part(_row_decoder, _row_of(artifacts.failures, event))
     return FailureView(
         event.failure_class,
         event.kind,
@@ -96,6 +97,23 @@ def _failure_of(artifacts: RunArtifacts, event: Failed | Migrated) -> FailureVie
         row.exception_type,
         row.stage,
     )
+
+
+def _judge_of(path: Path, event: Success | Failed | Migrated) -> JudgeView | None:
+    try:
+        return judge_in(_row_of(path, event))
+    except CorruptArtifactError:
+        # The journal tells the story all the same; merges and resumes name the row.
+        return None
+
+
+def _row_of(path: Path, event: Success | Failed | Migrated) -> bytes:
+    with path.open("rb") as file:
+        line = os.pread(file.fileno(), event.length, event.offset)
+    whole = line if line.endswith(b"\n") else line + b"\n"
+    if zlib.crc32(whole) != event.checksum:
+        raise CorruptArtifactError(path, 0, f"the row at byte {event.offset} is not the one that was recorded.")
+    return whole
 
 
 def _unknown(rollout_id: str, known: Iterable[str], artifacts: RunArtifacts) -> NotFoundError:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeAlias
 
 from collector.events import Dispatched, Event, Failed, Lost, Migrated, OmittedEvent, SessionEnded, SessionStarted, Success
 from collector.outcomes import RolloutState
+from collector.verifiers.judge_saved import JudgeView
 
 Outcome: TypeAlias = Success | Failed | Migrated | OmittedEvent
 
@@ -70,6 +71,7 @@ class AttemptView:
     #: Why there is no outcome, or none that counts.
     remark: str | None = None
     failure: FailureView | None = None
+    judge: JudgeView | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +92,23 @@ class Timeline:
 
 
 def attempts_of(
-    history: Iterable[Event], failures: Mapping[int, FailureView], *, live_session: int | None = None
+    history: Iterable[Event],
+    failures: Mapping[int, FailureView],
+    *,
+    judges: Mapping[int, JudgeView] | None = None,
+    live_session: int | None = None,
 ) -> tuple[AttemptView, ...]:
     """The attempts that ``history`` (every session's events and those of one rollout, in journal order) tells of. Pure.
 
-    ``failures`` has what the failures file says by attempt; ``live_session`` is the one that holds the lock now.
+    ``failures`` has what the failures file says by attempt, and ``judges`` what a row says of its judge; ``live_session`` is
+    the one that holds the lock now.
     """
     told = _Told()
     for event in history:
         told.add(event)
-    return tuple(_attempt_view(event, told, failures.get(event.attempt_index), live_session) for event in told.dispatched)
+    views = (_attempt_view(event, told, failures.get(event.attempt_index), live_session) for event in told.dispatched)
+    found = judges or {}
+    return tuple(replace(view, judge=found[view.number]) if view.number in found else view for view in views)
 
 
 @dataclass(slots=True)

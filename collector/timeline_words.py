@@ -81,6 +81,8 @@ def _end_words(attempt: AttemptView) -> list[str]:
     words = [f"{attempt.end}{reward}{took}{cut}{recovered}{f': {attempt.remark}' if attempt.remark else ''}"]
     if attempt.failure is not None:
         words.append(_failure(attempt.failure))
+    if attempt.judge is not None:
+        words.append(str(attempt.judge))
     return words
 
 

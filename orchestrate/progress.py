@@ -26,6 +26,8 @@ class Tally:
     mean: float | None = None
     failing: Mapping[str, int] = field(default_factory=dict[str, int])
     rate: float | None = None
+    #: Tokens that judges were sent and said in this session.
+    judge_tokens: tuple[int, int] = (0, 0)
 
     def __str__(self) -> str:
         parts = [f"{self.done}/{self.expected} done"]
@@ -38,6 +40,9 @@ class Tally:
         if self.failing:
             kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(self.failing.items()))
             parts.append(f"failing {sum(self.failing.values())} ({kinds})")
+        if any(self.judge_tokens):
+            sent, said = self.judge_tokens
+            parts.append(f"judge {sent:,} tokens in, {said:,} out")
         return ", ".join(parts)
 
 
@@ -60,6 +65,7 @@ def tally(session: ShardSession, *, rate: float | None = None) -> Tally:
         mean=None if scores.total is None else scores.total / scores.count,
         failing=Counter(history.kinds.values()),
         rate=rate,
+        judge_tokens=(session.judge_tokens[0], session.judge_tokens[1]),
     )
 
 

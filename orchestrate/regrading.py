@@ -126,7 +126,7 @@ async def append_here(
             left.append(_coverage_of(artifacts, run.retry))
     if not found:
         what = "no judge failed on an answer that may be judged again."
-        raise NoTasksError(what, "Nothing was changed.", wanted.rollouts_jsonl_fpath)
+        raise NoTasksError(what, "No judge was asked.", wanted.rollouts_jsonl_fpath)
     return total([*found, *left]), stop.reason
 
 

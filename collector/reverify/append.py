@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 
-from collector import jsonl
+from collector import durable, jsonl
 from collector.artifacts import RunArtifacts
 from collector.collect import CollectResult, Progress, collect
 from collector.errors import IdentityError, NotFoundError
@@ -17,6 +17,7 @@ from collector.invalid_judge import invalid_results
 from collector.lock import ShardLock
 from collector.manifest import flatten, read_manifest
 from collector.reverify.answers import Answers, Kind
+from collector.reverify.output import files_of
 from collector.reverify.regrade import SavedAgent
 from collector.reverify.run import AnyVerifier, Chosen, Warn, check_rows, regrader, verifier_identity
 from collector.reverify.selection import Chooser, Mode
@@ -44,14 +45,20 @@ async def judge_again(
     """
     with ExitStack() as stack:
         lock = stack.enter_context(ShardLock(artifacts.lock, since=datetime.now(UTC).isoformat(timespec="seconds")))
+        for path in files_of(artifacts):
+            durable.sweep(path)
         chooser = Chooser(Mode.JUDGE_FAILED_ONLY, run.retry, wanted.limit)
         await _migrate(artifacts, lock, run)
         with RolloutStore.read(artifacts) as store:
             chosen = (one for one in chooser.choose(candidates_in(store)) if one.kind is Kind.UNJUDGED)
             answers = stack.enter_context(Answers.of(chosen))
+            counts = store.coverage(run.retry).encode() if store.history.sessions else None
         for line in chooser.warnings():
             warn(line)
         if not len(answers):
+            # A command that was killed after its last verdict left the counts of before.
+            if counts is not None:
+                durable.publish(artifacts.coverage, counts)
             return None
         check_rows(Chosen(answers, chooser), verifier)
         _check_verifier(artifacts, verifier)

@@ -84,12 +84,12 @@ def prepare_output(
 
     Raises IdentityError when it was made from other answers or with another verifier.
     """
+    for path in files_of(target):
+        durable.sweep(path)
     saved = read_manifest(target.manifest)
     if saved is not None and not overwrites:
         check_identity(saved, manifest, target.manifest)
         return saved
-    for path in files_of(target):
-        durable.sweep(path)
     durable.make_dir(target.rollouts.parent)
     for path in files_of(target):
         if path.exists() or path.is_symlink():

@@ -27,11 +27,9 @@ from collector.verifiers.base import Verifier, VerifierSettings
 from collector.verifiers.judge_parse import JsonRule, LastLine, ParseRule, RegexRule, json_value, label_reward, last_line
 from collector.verifiers.judge_parse import score_reward as score_reward_of
 from collector.verifiers.judge_prompt import DEFAULT_PROMPT, judge_messages
+from collector.verifiers.judge_saved import INPUT_TOKENS, OUTPUT_TOKENS
 from collector.verifiers.patterns import How, find, search_pool
 
-#: Keys of a row that say what its judge cost, in tokens.
-INPUT_TOKENS: Final = "judge_input_tokens"
-OUTPUT_TOKENS: Final = "judge_output_tokens"
 #: Connections kept open after use; as many requests may be in flight as the run has attempts.
 _MAX_IDLE: Final = 256
 

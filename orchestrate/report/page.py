@@ -162,6 +162,8 @@ def _plots(facts: BenchmarkFacts, number: int) -> list[Plot]:
         ("Latency", facts.latencies, "#5b8fd6", "seconds of an attempt"),
         ("Answer length", figures.completion_tokens, "#7b5ea7", "tokens of a completion"),
         ("Prompt length", figures.prompt_tokens, "#9a7b4f", "tokens of a prompt"),
+        ("Judge answer length", figures.judge_completion_tokens, "#a75e8c", "tokens of a judgement"),
+        ("Judge prompt length", figures.judge_prompt_tokens, "#4f7f9a", "tokens of a judge's prompt"),
     ]
     plots: list[Plot] = []
     for title, values, colour, unit in wanted:

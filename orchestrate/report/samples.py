@@ -15,6 +15,7 @@ from collector import jsonl, rows
 from collector.artifacts import RunArtifacts
 from collector.outcomes import is_reward
 from collector.store import RolloutStore
+from collector.verifiers.judge_saved import INPUT_TOKENS, OUTPUT_TOKENS, tokens_of
 from orchestrate.report.text import plain
 
 #: Examples of each kind of failure, and of answers.
@@ -34,6 +35,8 @@ class _Row(msgspec.Struct, frozen=True, gc=False):
     response: _Response | None = None
     reward: Any = None
     mask_sample: Any = None
+    judge_input_tokens: Any = None
+    judge_output_tokens: Any = None
 
 
 _decoder: Final = msgspec.json.Decoder(_Row)
@@ -46,6 +49,8 @@ class RowFigures:
     rows: int = 0
     prompt_tokens: array[float] = field(default_factory=lambda: array("d"))
     completion_tokens: array[float] = field(default_factory=lambda: array("d"))
+    judge_prompt_tokens: array[float] = field(default_factory=lambda: array("d"))
+    judge_completion_tokens: array[float] = field(default_factory=lambda: array("d"))
     rewards: array[float] = field(default_factory=lambda: array("d"))
     unreadable: int = 0
     examples: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
@@ -63,6 +68,10 @@ class RowFigures:
             self.prompt_tokens.append(usage.input_tokens)
         if usage is not None and usage.output_tokens is not None:
             self.completion_tokens.append(usage.output_tokens)
+        judged = tokens_of({INPUT_TOKENS: row.judge_input_tokens, OUTPUT_TOKENS: row.judge_output_tokens})
+        for counts, count in zip((self.judge_prompt_tokens, self.judge_completion_tokens), judged, strict=True):
+            if count is not None:
+                counts.append(count)
         if is_reward(row.reward) and row.mask_sample is not True:
             self.rewards.append(row.reward)
         if with_example and len(self.examples) < MOST_EXAMPLES:
