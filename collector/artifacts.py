@@ -61,6 +61,14 @@ class RunArtifacts:
         return self.companion("_exports.jsonl")
 
     @property
+    def health(self) -> Path:
+        return self.companion("_health.json")
+
+    @property
+    def verdicts(self) -> Path:
+        return self.companion("_verdicts.jsonl")
+
+    @property
     def lock(self) -> Path:
         return self.rollouts.with_name(self.rollouts.name + ".lock")
 

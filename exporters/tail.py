@@ -26,7 +26,7 @@ from merge.tail import MergeState, merge_when_final
 
 @dataclass(frozen=True, slots=True)
 class TailResult:
-    """How a benchmark stands: merged or waiting, its coverage, its receipt once merged, and each export's result by name."""
+    """How a benchmark stands: its coverage, and once it is merged the receipt, the place and each export's result by name."""
 
     state: MergeState
     coverage: Coverage
@@ -34,6 +34,7 @@ class TailResult:
     exports: dict[str, ExportResult] = field(default_factory=dict[str, ExportResult])
     #: What the health check of this call found, or why it could not be made, in one line; None: it made none.
     health: str | None = None
+    published: RunArtifacts | None = None
 
 
 def finish_benchmark(
@@ -47,7 +48,7 @@ def finish_benchmark(
     allow_partial: bool = False,
     wait_s: float = DEFAULT_WAIT_S,
 ) -> TailResult:
-    """Merge ``shards`` into ``merged`` when all are final (or with ``allow_partial``), then export by ``exports``.
+    """Merge ``shards`` into ``merged`` when all are final, or with ``allow_partial`` beside it, then export by ``exports``.
 
     The projection's health is checked once between the two, unless ``health`` is None; that never makes a benchmark fail.
 
@@ -55,12 +56,13 @@ def finish_benchmark(
     what ``merge_when_final`` raises; an export's failure, its bad configuration included, is in ``TailResult.exports``.
     """
     outcome = merge_when_final(merged, shards, benchmark=benchmark, retry=retry, allow_partial=allow_partial, wait_s=wait_s)
-    if outcome.receipt is None:
+    if outcome.receipt is None or outcome.published is None:
         return TailResult(outcome.state, outcome.coverage)
+    merged = outcome.published
     note = None if health is None else note_when_new(merged, health, since=merged.receipt)
     digest = outcome.receipt.output.sha256
     results = {name: export_once(name, values, merged, digest, wait_s=wait_s) for name, values in exports.items()}
-    return TailResult(outcome.state, outcome.coverage, outcome.receipt, results, note)
+    return TailResult(outcome.state, outcome.coverage, outcome.receipt, results, note, merged)
 
 
 def export_once(

@@ -15,6 +15,7 @@ from merge.generation import Generation, Reporting, plan_generation, plan_legacy
 from merge.identity import bind_inputs
 from merge.legacy import read_legacy
 from merge.lock import DEFAULT_WAIT_S, waiting_lock
+from merge.partial import partial_name
 from merge.plugins import check_plugins
 from merge.read_shards import read_shards
 from merge.receipt import Receipt
@@ -71,11 +72,6 @@ def merge_paths(
         else:
             publish_reports(merged, generation)
     return MergeReport(target, receipt, generation.coverage, generation.is_expected_known, _notes(generation))
-
-
-def partial_name(target: Path) -> Path:
-    """``<stem>.partial.jsonl`` for ``<stem>.jsonl``."""
-    return target if target.stem.endswith(".partial") else target.with_name(f"{target.stem}.partial{target.suffix}")
 
 
 def _planned(runs: Sequence[RunArtifacts], retry: RetrySettings, reporting: Reporting, *, allow_partial: bool) -> Generation:

@@ -14,6 +14,7 @@ from collector.settings import RetrySettings
 from merge.generation import Generation, plan_generation, publish_generation, published_receipt
 from merge.identity import Inputs, bind_inputs
 from merge.lock import DEFAULT_WAIT_S, waiting_lock
+from merge.partial import partial_name, withdraw_partial
 from merge.read_shards import read_shards
 from merge.receipt import Receipt
 from merge.shards import ShardView, read_shard
@@ -33,11 +34,12 @@ class MergeState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MergeOutcome:
-    """The benchmark's coverage now and, unless it waits, the receipt of its projection."""
+    """The benchmark's coverage now and, unless it waits, its projection: the receipt and where it stands."""
 
     state: MergeState
     coverage: Coverage
     receipt: Receipt | None = None
+    published: RunArtifacts | None = None
 
 
 def merge_when_final(
@@ -49,8 +51,9 @@ def merge_when_final(
     allow_partial: bool = False,
     wait_s: float = DEFAULT_WAIT_S,
 ) -> MergeOutcome:
-    """Publish the projection of ``shards`` at ``merged`` when all of them are final, or with ``allow_partial`` what there is.
+    """Publish the projection of ``shards`` at ``merged`` when all of them are final.
 
+    With ``allow_partial`` what there is of them is published all the same, at ``partial_name`` of that path until it is whole.
     Any number of callers at once publish one generation; a crashed one is redone by the next. Raises NotFoundError when no
     shard is prepared, RefusedError for a wrong set of shards or a target that may not be written, CorruptArtifactError.
     """
@@ -58,17 +61,28 @@ def merge_when_final(
     generation = plan_generation(inputs, read_shards(inputs.artifacts, retry))
     if generation.is_partial and not allow_partial:
         return MergeOutcome(MergeState.WAITING, generation.coverage)
-    check_target(merged.rollouts, inputs.artifacts)
+    places = [merged.rollouts, partial_name(merged.rollouts)] if allow_partial else [merged.rollouts]
+    for place in places:
+        check_target(place, inputs.artifacts)
     with waiting_lock(merged.merge_lock, timeout_s=wait_s):
         # While this one waited for the lock, others may have published, and collectors may have gone on.
-        check_target(merged.rollouts, inputs.artifacts)
+        for place in places:
+            check_target(place, inputs.artifacts)
         generation = _refreshed(generation, shards, benchmark, retry)
         if generation.is_partial and not allow_partial:
             return MergeOutcome(MergeState.WAITING, generation.coverage)
-        receipt = published_receipt(merged, generation)
-        if receipt is not None:
-            return MergeOutcome(MergeState.ALREADY_MERGED, generation.coverage, receipt)
-        return MergeOutcome(MergeState.MERGED, generation.coverage, publish_generation(merged, generation))
+        return _published(merged, generation)
+
+
+def _published(merged: RunArtifacts, generation: Generation) -> MergeOutcome:
+    target = RunArtifacts(partial_name(merged.rollouts)) if generation.is_partial else merged
+    receipt = published_receipt(target, generation)
+    state = MergeState.ALREADY_MERGED
+    if receipt is None:
+        receipt, state = publish_generation(target, generation), MergeState.MERGED
+    if not generation.is_partial:
+        withdraw_partial(merged)
+    return MergeOutcome(state, generation.coverage, receipt, target)
 
 
 def _bound(shards: Sequence[RunArtifacts], benchmark: str) -> Inputs:

@@ -34,6 +34,8 @@ def files_of(artifacts: RunArtifacts) -> tuple[Path, ...]:
         artifacts.aggregate,
         artifacts.receipt,
         artifacts.exports,
+        artifacts.health,
+        artifacts.verdicts,
         artifacts.lock,
         artifacts.merge_lock,
     )
@@ -78,7 +80,8 @@ def _refuse_alias(target: Path, resolved: Path, source: RunArtifacts) -> None:
 
 def _written_beside(target: Path) -> Iterable[Path]:
     merged = RunArtifacts(target)
-    return (merged.coverage, merged.aggregate, merged.receipt, merged.exports, merged.merge_lock)
+    reports = (merged.health, merged.verdicts)
+    return (merged.coverage, merged.aggregate, merged.receipt, merged.exports, *reports, merged.merge_lock)
 
 
 def _is_same(resolved: Path, path: Path) -> bool:

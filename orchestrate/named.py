@@ -97,7 +97,7 @@ def results_of(found: Named, benchmark: str | None = None) -> list[Result]:
     wanted = benchmark or found.benchmark
     if wanted is not None and wanted not in plan.names:
         raise NotFoundError(f"there is no benchmark {wanted!r}.", f"There are: {', '.join(plan.names)}.", found.run.root)
-    return [Result(b.name, b.slug, found.run.merged(b)) for b in plan.benchmarks if wanted in (None, b.name)]
+    return [Result(b.name, b.slug, found.run.result(b)) for b in plan.benchmarks if wanted in (None, b.name)]
 
 
 def one_result(found: Named, benchmark: str | None = None) -> Result:

@@ -21,6 +21,7 @@ from collector.inventory import Inventory
 from collector.manifest import Manifest, ShardPlace, flatten
 from collector.prepare import new_manifest, write_new_shard
 from collector.settings import RunSettings
+from merge.partial import published_at
 from orchestrate.masked_config import masked_yaml
 from orchestrate.plan import FORMAT, BenchmarkPlan, Source, SubmitPlan, deal
 
@@ -62,6 +63,10 @@ class RunDir:
     def merged(self, plan: BenchmarkPlan) -> RunArtifacts:
         """The projection of a benchmark's shards and its companions."""
         return RunArtifacts(self.benchmark(plan) / "rollouts.jsonl")
+
+    def result(self, plan: BenchmarkPlan) -> RunArtifacts:
+        """What is published of a benchmark: its projection, or a partial one as long as it has no other."""
+        return published_at(self.merged(plan))
 
     def shard(self, plan: BenchmarkPlan, index: int) -> RunArtifacts:
         """The files of one shard."""

@@ -118,7 +118,7 @@ def _benchmark(
             shard = base.model_copy(update={"trouble": str(error)})
         shards.append(shard)
     coverage = total(parts) if parts else None
-    merged = run.merged(benchmark)
+    merged = run.result(benchmark)
     receipt = _receipt(merged)
     return BenchmarkReport(
         name=benchmark.name,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collector.artifacts import RunArtifacts
 from collector.errors import GymEvalError, UnavailableError
 from collector.settings import RunSettings
 from exporters.ledger import Ledger
 from exporters.registry import make_exporter
 from exporters.tail import TailResult, finish_benchmark
+from merge.partial import partial_name
 from merge.receipt import read_receipt
 from merge.tail import MergeState
 from orchestrate.health import choose_health
@@ -35,6 +37,7 @@ def finish_partly(run: RunDir, benchmark: BenchmarkPlan, settings: RunSettings) 
     result = finish(run, benchmark, settings)
     if result.state is not MergeState.WAITING:
         return result
+    publish_config(RunArtifacts(partial_name(run.merged(benchmark).rollouts)), settings)
     return finish_benchmark(
         run.merged(benchmark),
         run.shards(benchmark),
@@ -50,7 +53,8 @@ def lines_of(result: TailResult, run: RunDir, benchmark: BenchmarkPlan) -> list[
     if result.state is MergeState.WAITING:
         return [f"the benchmark waits for other shards: {result.coverage.unfinished} rollouts are unfinished"]
     label = " (partial: nothing is exported)" if result.receipt is not None and result.receipt.partial else ""
-    merged = f"{result.state.replace('_', ' ')}{label}: {run.merged(benchmark).rollouts}"
+    published = result.published or run.merged(benchmark)
+    merged = f"{result.state.replace('_', ' ')}{label}: {published.rollouts}"
     checked = [result.health] if result.health is not None else []
     return [merged, *checked, *(line for name, export in result.exports.items() for line in export.lines(name))]
 

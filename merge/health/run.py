@@ -53,16 +53,6 @@ class HealthReport:
         return f"health: {told}{f' ({shown})' if shown else ''}{why}"
 
 
-def health_path(artifacts: RunArtifacts) -> Path:
-    """The file of counts."""
-    return artifacts.companion("_health.json")
-
-
-def verdicts_path(artifacts: RunArtifacts) -> Path:
-    """The file of verdicts, one a row."""
-    return artifacts.companion("_verdicts.jsonl")
-
-
 def check_health(artifacts: RunArtifacts, *, ignored: frozenset[Check] = NO_CHECKS, workers: int | None = None) -> HealthReport:
     """Check the rows of ``artifacts`` and publish both reports, the verdicts first.
 
@@ -84,7 +74,7 @@ def _check(artifacts: RunArtifacts, ignored: frozenset[Check], workers: int) -> 
     mark_duplicates(digests, ignored)
     digests = in_order(digests)
     summary = summarize(digests, view_tasks(digests, ignored), ignored)
-    report = HealthReport(summary, health_path(artifacts), verdicts_path(artifacts))
+    report = HealthReport(summary, artifacts.health, artifacts.verdicts)
     # Checks of one run at once would mistake each other's temporary files for those of a crash.
     with waiting_lock(artifacts.companion("_health.lock")):
         sweep_leftovers((report.verdicts, report.health))
@@ -105,7 +95,7 @@ def note_when_new(artifacts: RunArtifacts, choice: HealthChoice, *, since: Path)
     A check that cannot be made is a line, and no error: what it looks at is measured, merged and safe already.
     """
     try:
-        if _is_younger(health_path(artifacts), since):
+        if _is_younger(artifacts.health, since):
             return None
         return check_health(artifacts, ignored=parse_ignored(choice.ignored)).line
     except (GymEvalError, OSError) as error:

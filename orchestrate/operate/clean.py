@@ -67,7 +67,7 @@ def last_activity(run: RunDir) -> float:
     paths = [run.plan, run.submissions]
     for benchmark in plan.benchmarks:
         paths += [shard.journal for shard in run.shards(benchmark)]
-        paths += [run.merged(benchmark).receipt, run.logs(benchmark)]
+        paths += [run.result(benchmark).receipt, run.logs(benchmark)]
     return max(path.stat().st_mtime for path in paths if path.exists())
 
 

@@ -18,7 +18,6 @@ from collector.manifest import read_manifest
 from collector.outcomes import RolloutState
 from collector.settings import RetrySettings
 from collector.store import RolloutStore
-from merge.health.run import health_path
 from merge.receipt import read_receipt
 from orchestrate.health import runs_in
 from orchestrate.named import named
@@ -110,7 +109,7 @@ def _planned(run: RunDir, only: str | None) -> list[Place]:
         retry = {"max_interruptions": requeue.max_interruptions}
         given = plan.config.driver.benchmarks[benchmark.name].run.get("retry") or {}
         settings = RetrySettings.model_validate({**retry, **given})
-        places.append(Place(benchmark.name, run.merged(benchmark), tuple(run.shards(benchmark)), settings))
+        places.append(Place(benchmark.name, run.result(benchmark), tuple(run.shards(benchmark)), settings))
     return places
 
 
@@ -200,7 +199,7 @@ def _projection(place: Place) -> str:
 
 def _health(merged: RunArtifacts) -> dict[str, Any] | None:
     try:
-        value = jsonl.loads(health_path(merged).read_bytes())
+        value = jsonl.loads(merged.health.read_bytes())
     except (OSError, ValueError):
         return None
     return value if isinstance(value, dict) and isinstance(value.get("run"), dict) else None

@@ -18,7 +18,8 @@ from collector.prepare import validate_settings
 from exporters.base import Exporter, ExportState, RunExportConfig
 from exporters.registry import EXPORTERS, load_run_exporter_class
 from exporters.tail import export_once
-from merge.command import merge_paths, partial_name
+from merge.command import merge_paths
+from merge.partial import partial_name
 from merge.receipt import read_receipt
 from tests.merge.build import answered, fill, fill_all, plan, prepare_only
 

@@ -12,7 +12,7 @@ from collector.settings import RetrySettings
 from exporters.tail import finish_benchmark
 from merge.health.checks import Check
 from merge.health.pool import digest_slices
-from merge.health.run import HealthChoice, check_health, health_path, note_when_new, verdicts_path
+from merge.health.run import HealthChoice, check_health, note_when_new
 from merge.health.slices import selections_of, stretches_of
 from merge.shards import read_shard
 from tests.health.rows import issues, row, verdicts, write
@@ -133,20 +133,20 @@ def test_a_merge_is_followed_by_one_check_of_the_projection(tmp_path: Path) -> N
         == "health: 0 healthy, 0 unhealthy, 4 unobserved; unobserved: nothing found, and the rows lack what some checks look at"
     )
     assert second is None
-    assert len(verdicts_path(made.merged).read_bytes().splitlines()) == 4
+    assert len(made.merged.verdicts.read_bytes().splitlines()) == 4
 
 
 def test_a_crash_between_merge_and_check_is_made_good_by_the_next_finisher(tmp_path: Path) -> None:
     made = plan(tmp_path, shards=2, tasks=4)
     fill_all(made, lambda task, repeat: answered())
     finish(made, None)
-    left = health_path(made.merged).with_name(f".{health_path(made.merged).name}.{'0' * 16}.tmp")
+    left = made.merged.health.with_name(f".{made.merged.health.name}.{'0' * 16}.tmp")
     left.write_bytes(b"{")
 
     line = finish(made, HealthChoice())
 
     assert line is not None
-    assert health_path(made.merged).is_file()
+    assert made.merged.health.is_file()
     assert not left.exists()
 
 
@@ -155,7 +155,7 @@ def test_a_check_that_is_switched_off_writes_nothing(tmp_path: Path) -> None:
     fill_all(made, lambda task, repeat: answered())
 
     assert finish(made, None) is None
-    assert not health_path(made.merged).exists()
+    assert not made.merged.health.exists()
 
 
 def test_a_wrong_name_among_ignored_checks_does_not_fail_the_benchmark(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from collector.artifacts import RunArtifacts
 from collector.errors import NotFoundError, RefusedError
 from collector.outcomes import RolloutState
 from collector.settings import RetrySettings
+from merge.partial import published_at
 from merge.receipt import ProjectionState, check_projection
 from merge.tail import MergeOutcome, MergeState, merge_when_final
 from tests.merge import jobs
@@ -113,12 +114,14 @@ def test_a_session_that_only_ended_does_not_make_it_stale(made: Plan) -> None:
     assert finish(made).state is MergeState.ALREADY_MERGED
 
 
-def test_a_partial_projection_is_labelled_and_replaced_when_all_is_there(made: Plan) -> None:
+def test_a_partial_projection_is_labelled_in_its_name_and_gone_when_all_is_there(made: Plan) -> None:
     fill(made, 0, lambda *_: answered())
     fill(made, 1, lambda *_: answered())
 
     part = finish(made, allow_partial=True)
     again = finish(made, allow_partial=True)
+    named = {path.name for path in made.directory.iterdir() if path.is_file() and "lock" not in path.name}
+    assert published_at(made.merged).rollouts.name == "rollouts.partial.jsonl"
     fill(made, 2, lambda *_: answered())
     whole = finish(made)
 
@@ -128,6 +131,10 @@ def test_a_partial_projection_is_labelled_and_replaced_when_all_is_there(made: P
     assert whole.receipt is not None
     assert not whole.receipt.partial
     assert whole.coverage.measured == 6
+    assert named
+    assert all(name.startswith("rollouts.partial") for name in named)
+    assert not list(made.directory.glob("rollouts.partial*"))
+    assert published_at(made.merged) == made.merged
 
 
 @pytest.mark.parametrize("count", [2, 16])

@@ -219,3 +219,21 @@ def test_a_new_folder_is_made_for_a_target(made: Plan, tmp_path: Path) -> None:
     merge_paths([made.directory], tmp_path / "new" / "folder" / "merged.jsonl")
 
     assert (tmp_path / "new" / "folder" / "merged_merge.json").is_file()
+
+
+@pytest.mark.parametrize("tag", ["_health.json", "_verdicts.jsonl"])
+def test_the_health_report_of_an_input_is_no_target(made: Plan, tag: str) -> None:
+    report = made.shards[0].companion(tag)
+    report.write_bytes(b"{}\n")
+
+    refused(made, report, f"{report.name}, a companion of an input")
+
+
+@pytest.mark.parametrize("tag", ["_health.json", "_verdicts.jsonl"])
+def test_an_older_health_report_beside_a_target_refuses_nothing(made: Plan, tag: str) -> None:
+    report = made.merged.companion(tag)
+    report.write_bytes(b"{}\n")
+
+    merge_paths([made.directory], made.merged.rollouts)
+
+    assert report.read_bytes() == b"{}\n"

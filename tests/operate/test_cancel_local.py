@@ -61,9 +61,12 @@ def test_finish_merges_what_is_there_and_calls_it_partial(project: Project) -> N
 
     assert done.returncode == 0, done.stderr
     assert "(partial)" in done.stdout
-    merged = (project.run_dir / "math" / "rollouts.jsonl").read_text().splitlines()
+    merged = (project.run_dir / "math" / "rollouts.partial.jsonl").read_text().splitlines()
+    assert not (project.run_dir / "math" / "rollouts.jsonl").exists()
     assert len(merged) == project.status()["benchmarks"][0]["measured"] > 0
-    assert project.status()["benchmarks"][0]["merged_partially"] is True
+    benchmark = project.status()["benchmarks"][0]
+    assert benchmark["merged_partially"] is True
+    assert benchmark["merged"] == str(project.run_dir / "math" / "rollouts.partial.jsonl")
 
 
 def test_a_finished_partial_result_is_replaced_by_the_whole_one(project: Project) -> None:
@@ -74,6 +77,7 @@ def test_a_finished_partial_result_is_replaced_by_the_whole_one(project: Project
 
     assert "0.75 (24/24)" in said
     assert project.status()["benchmarks"][0]["merged_partially"] is False
+    assert not list((project.run_dir / "math").glob("rollouts.partial*"))
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def test_a14_what_follows_a_failed_shard_runs_and_does_not_call_it_success(proje
 
     assert "afterany:101" in finisher.read_text()
     assert done.returncode == 6, done.stdout + done.stderr
-    assert json.loads((project.run_dir / "a" / "rollouts_coverage.json").read_text())["partial"] is True
+    assert json.loads((project.run_dir / "a" / "rollouts.partial_coverage.json").read_text())["partial"] is True
 
 
 NAMES = ["gpqa/diamond", """mmlu: x'y "z" #1""", "a b", "$(touch PWN)", "-rf", "..", "é%j", "a\\b"]

@@ -78,10 +78,10 @@ def test_the_last_process_of_a_benchmark_publishes_what_there_is(tmp_path: Path)
 
     project.submit()
 
-    receipt = project.run_dir / "a" / "rollouts_merge.json"
+    receipt = project.run_dir / "a" / "rollouts.partial_merge.json"
     wait_for(receipt.exists, 60)
     assert json.loads(receipt.read_text())["partial"] is True
-    assert json.loads((project.run_dir / "a" / "rollouts_coverage.json").read_text())["states"]["never_dispatched"] == 4
+    assert json.loads((project.run_dir / "a" / "rollouts.partial_coverage.json").read_text())["states"]["never_dispatched"] == 4
 
 
 @pytest.mark.timeout(120)
@@ -92,13 +92,14 @@ def test_a_partial_projection_becomes_whole_when_the_shards_do(tmp_path: Path) -
     project.benchmark("a", tasks=4, shards=2)
     project.submit()
     receipt = project.run_dir / "a" / "rollouts_merge.json"
-    wait_for(receipt.exists, 60)
+    wait_for((project.run_dir / "a" / "rollouts.partial_merge.json").exists, 60)
     (tmp_path / "ready").touch()
 
     project.submit("--wait", timeout_s=90)
 
     assert "partial" not in json.loads(receipt.read_text())
     assert len((project.run_dir / "a" / "rollouts.jsonl").read_text().splitlines()) == 4
+    assert not list((project.run_dir / "a").glob("rollouts.partial*"))
 
 
 @pytest.mark.timeout(120)
@@ -111,7 +112,7 @@ def test_the_last_process_publishes_what_there_is_when_its_own_shard_is_whole(tm
 
     project.submit()
 
-    receipt = project.run_dir / "a" / "rollouts_merge.json"
+    receipt = project.run_dir / "a" / "rollouts.partial_merge.json"
     wait_for(receipt.exists, 60)
     assert json.loads(receipt.read_text())["partial"] is True
-    assert json.loads((project.run_dir / "a" / "rollouts_coverage.json").read_text())["states"]["never_dispatched"] == 2
+    assert json.loads((project.run_dir / "a" / "rollouts.partial_coverage.json").read_text())["states"]["never_dispatched"] == 2

@@ -175,8 +175,7 @@ def test_finished_rollouts_are_not_asked_again(tmp_path: Path) -> None:
     project.config["services"]["policy"] |= {"command": ["bash", "-c", script, "-", *command], "max_restarts": 0}
     project.benchmark("a", tasks=8, shards=1, num_samples_in_parallel=1)
     project.submit()
-    receipt = project.run_dir / "a" / "rollouts_merge.json"
-    wait_for(receipt.exists, 60)
+    wait_for((project.run_dir / "a" / "rollouts.partial_merge.json").exists, 60)
     first = RunArtifacts(project.run_dir / "a" / "shards" / "0-of-1" / "rollouts.jsonl")
     rows = first.rollouts.read_bytes()
     finished = rows.count(b"\n")
@@ -186,7 +185,7 @@ def test_finished_rollouts_are_not_asked_again(tmp_path: Path) -> None:
     done = project.gym("resubmit", str(project.run_dir), "--shards", "2")
 
     assert done.returncode == 0, done.stderr
-    wait_for(lambda: "partial" not in json.loads(receipt.read_text()), 60)
+    wait_for((project.run_dir / "a" / "rollouts_merge.json").exists, 60)
     assert first.rollouts.read_bytes() == rows
     assert len((project.run_dir / "a" / "rollouts.jsonl").read_text().splitlines()) == 8
     assert project.status()["benchmarks"][0]["measured"] == 8

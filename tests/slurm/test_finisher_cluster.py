@@ -32,8 +32,8 @@ def test_a_benchmark_with_a_cancelled_shard_is_published_partly(project: Project
     slurm.run("scancel", project.status()["benchmarks"][0]["shards"][1]["job_id"])
     slurm.wait_for(lambda: slurm.state(finisher(project)) not in {"PENDING", "RUNNING", "COMPLETING"}, 120)
 
-    receipt = json.loads((project.run_dir / "math" / "rollouts_merge.json").read_text())
-    coverage = json.loads((project.run_dir / "math" / "rollouts_coverage.json").read_text())
+    receipt = json.loads((project.run_dir / "math" / "rollouts.partial_merge.json").read_text())
+    coverage = json.loads((project.run_dir / "math" / "rollouts.partial_coverage.json").read_text())
     assert slurm.job(finisher(project))["ExitCode"] == "6:0"
     assert receipt["partial"] is True
     assert 8 <= coverage["measured"] < 12
