@@ -14,6 +14,7 @@ from collector.artifacts import RunArtifacts
 from collector.coverage import Coverage, count
 from collector.errors import BrokenInventoryError, CorruptArtifactError, NotFoundError
 from collector.history import History
+from collector.invalid_judge import invalid_results
 from collector.inventory import Inventory, line_blocks
 from collector.manifest import Manifest, read_manifest
 from collector.moves import read_moved
@@ -75,6 +76,16 @@ class RolloutStore:
     def coverage(self, retry: RetrySettings) -> Coverage:
         """The counts of this shard under ``retry``."""
         return count(self.history, self.manifest, self.inventory, retry)
+
+    def needs_session(self, retry: RetrySettings) -> bool:
+        """Whether a session under ``retry`` would find work: a rollout to dispatch, or a result to make a failure first.
+
+        Reads result rows only when ``retry_invalid_judge_responses`` is on, up to the first one that is flagged.
+        """
+        if not self.coverage(retry).is_final:
+            return True
+        flagged = invalid_results(self.artifacts, self.history, self.inventory, self.manifest)
+        return retry.retry_invalid_judge_responses and next(flagged, None) is not None
 
     def close(self) -> None:
         """Close the inventory."""

@@ -138,9 +138,8 @@ class ShardJob:
         with ExitStack() as stack:
             await self._lock(stack, lock)
             check_experiment(self.artifacts, settings, lock.check)
-            coverage = self._coverage(settings)
-            if coverage.is_final or self._stop.is_asked:
-                return coverage
+            if self._stop.is_asked or not self._needs_session(settings):
+                return self._coverage(settings)
             # Preemption and lost nodes are requeued by Slurm, which knows no bound.
             if (why := self._why_not_again(self.context.restarts)) is not None:
                 raise IncompleteError(f"the job may not run again: {why}.", "Run the submit command again.", self.where)
@@ -255,6 +254,12 @@ class ShardJob:
 
         with RolloutStore.read(self.artifacts) as store:
             return store.coverage(settings.retry)
+
+    def _needs_session(self, settings: RunSettings) -> bool:
+        from collector.store import RolloutStore  # noqa: PLC0415 - a job that waits for its slot stays small
+
+        with RolloutStore.read(self.artifacts) as store:
+            return store.needs_session(settings.retry)
 
     def _why_not_again(self, restarts: int) -> str | None:
         requeue: Requeue = self.plan.config.driver.benchmarks[self.benchmark.name].requeue

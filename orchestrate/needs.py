@@ -84,7 +84,7 @@ def _of_benchmark(
 def _is_final(run: RunDir, benchmark: BenchmarkPlan, index: int, settings: RunSettings) -> bool:
     try:
         with RolloutStore.read(run.shard(benchmark, index)) as store:
-            return store.coverage(settings.retry).is_final
+            return not store.needs_session(settings.retry)
     except BrokenInventoryError:
         # Its job makes it whole, or says why that cannot be.
         return False

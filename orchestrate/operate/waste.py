@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -17,8 +17,11 @@ from pydantic import Field
 
 from collector import events
 from collector.artifacts import RunArtifacts
-from collector.events import Dispatched, Event, Failed, SessionEnded, SessionStarted, Success
+from collector.errors import GymEvalError
+from collector.events import Event, Failed, Migrated, SessionEnded, SessionStarted
+from collector.history import Code, History
 from collector.inventory import line_blocks
+from collector.moves import read_moved
 from collector.settings import StrictModel
 from orchestrate.rundir import RunDir, read_plan
 from orchestrate.scheduler import scrubbed_environment
@@ -99,31 +102,44 @@ def waste_of(run: RunDir) -> WasteReport:
         sessions: list[Session] = []
         for artifacts in run.shards(benchmark):
             try:
-                history = list(_journal(artifacts))
-            except (ValueError, OSError) as error:
+                total = _with_shard(total, list(_journal(artifacts)), read_moved(artifacts), sessions)
+            except (ValueError, OSError, GymEvalError) as error:
                 report.troubles.append(f"{artifacts.journal}: {error}")
-                continue
-            total = _with_shard(total, history, sessions)
         report.benchmarks.append(_with_jobs(total, sessions, mine))
     return report
 
 
-def _with_shard(total: BenchmarkWaste, history: list[Event], sessions: list[Session]) -> BenchmarkWaste:
-    dispatched = sum(isinstance(event, Dispatched) for event in history)
-    outcomes = [event for event in history if isinstance(event, Success | Failed)]
-    failures = [event for event in outcomes if isinstance(event, Failed)]
-    measured = {e.rollout_id for e in outcomes if isinstance(e, Success) and e.reward is not None and not e.masked}
-    found = sessions_of(history)
+def _with_shard(
+    total: BenchmarkWaste, events_of_shard: list[Event], moved: Collection[str], sessions: list[Session]
+) -> BenchmarkWaste:
+    """``total`` and one shard. Raises ValueError for a journal that says what no collector writes."""
+    history = _fold(events_of_shard, moved)
+    failures = [event for event in events_of_shard if isinstance(event, Failed | Migrated)]
+    found = sessions_of(events_of_shard)
     sessions += found
+    dispatched = sum(history.latest) + len(history.latest)
+    recorded = sum(bits.bit_count() for bits in history.recorded)
     return total.model_copy(
         update={
-            "measured": total.measured + len(measured),
+            "measured": total.measured + history.codes.count(Code.MEASURED),
             "sessions": total.sessions + len(found),
-            "interrupted_attempts": total.interrupted_attempts + max(0, dispatched - len(outcomes)),
+            "interrupted_attempts": total.interrupted_attempts + dispatched - recorded,
             "failed_attempts": total.failed_attempts + len(failures),
             "failed_attempts_s": total.failed_attempts_s + sum(event.elapsed_s or 0.0 for event in failures),
         }
     )
+
+
+def _fold(events_of_shard: list[Event], moved: Collection[str]) -> History:
+    """The states of the rollouts that a journal names: a result may be lost, late, or a failure by now."""
+    names = dict.fromkeys(e.rollout_id for e in events_of_shard if not isinstance(e, SessionStarted | SessionEnded))
+    index = {name: position for position, name in enumerate(names)}
+    history = History(len(index), keeps_rows=False)
+    history.fold(events_of_shard, index, events_of_shard[0].run_id if events_of_shard else "")
+    for name in moved:
+        if name in index:
+            history.move(index[name])
+    return history
 
 
 def sessions_of(history: Iterable[Event]) -> list[Session]:

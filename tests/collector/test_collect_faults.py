@@ -85,3 +85,14 @@ def test_a_file_system_without_locks_is_an_explained_refusal_before_the_first_wr
     assert "this file system does not lock files" in refused.stderr
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["rollouts.jsonl.lock"]
     assert not asked(tmp_path)
+
+
+def test_a_lock_that_cannot_be_released_is_one_line_and_everything_is_recorded(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "tasks.jsonl", TASKS)
+
+    failed = run_with_fault(tmp_path, "flock", "error=EIO:when=2", [])
+
+    assert failed.returncode == 5, failed.stderr
+    assert "rollouts.jsonl.lock: the lock cannot be released: Input/output error" in failed.stderr
+    assert "Traceback" not in failed.stderr
+    assert states(settings_for(tmp_path, retry={"max_attempts": 30})) == {"measured": 7}
