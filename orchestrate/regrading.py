@@ -23,10 +23,16 @@ from collector.reverify.run import AnyVerifier, Source, Warn, choose, plan_regra
 from collector.reverify.settings import ReverifySettings, run_settings
 from collector.settings import RetrySettings, RunSettings
 from collector.stop import StopReason, StopRequest
+from exporters.tail import finish_benchmark
 from merge.identity import bind_inputs
 from merge.receipt import read_receipt
 from merge.sources import are_legacy, find_runs, read_source
+from orchestrate.config.references import UNKNOWN_PORT_URL
+from orchestrate.health import choose_health
 from orchestrate.masked_config import publish_config
+from orchestrate.named import named
+from orchestrate.rundir import read_plan
+from orchestrate.tail import lines_of
 
 #: Seconds that gradings in flight may take after the first Ctrl-C; the second one ends the command at once.
 _MARGIN_S: Final = 30.0
@@ -39,7 +45,7 @@ def find_source(wanted: ReverifySettings) -> Source:
 
     Raises NotFoundError, RefusedError or IdentityError.
     """
-    runs = find_runs([wanted.rollouts_jsonl_fpath])
+    runs = find_runs([_place_of(wanted.rollouts_jsonl_fpath)])
     is_merged = False
     if are_legacy(runs) and len(runs) == 1 and (receipt := read_receipt(runs[0].receipt)) is not None:
         is_merged = True
@@ -130,11 +136,41 @@ async def append_here(
     return total([*found, *left]), stop.reason
 
 
+def renew_merged(wanted: ReverifySettings, source: Source) -> str:
+    """Publish the merged result of the benchmark whose shards were judged again; what was done, or what is left to do.
+
+    Exports are not repeated: what they sent is of the result before.
+    """
+    first = source.runs[0]
+    place = named(str(first.rollouts))
+    if place.run is None or place.benchmark is None:
+        return "the merged result, if there is one, is older now: gym eval aggregate renews it"
+    benchmark = read_plan(place.run).benchmark(place.benchmark)
+    run = settings_for(wanted, source, first.rollouts)
+    done = finish_benchmark(
+        place.run.merged(benchmark),
+        place.run.shards(benchmark),
+        benchmark=benchmark.name,
+        retry=run.retry,
+        exports={},
+        health=choose_health(run),
+    )
+    lines = lines_of(done, place.run, benchmark)
+    if benchmark.export:
+        lines.append(f"exports that were made are of the result before: gym eval export {place.run.root.name}")
+    return "; ".join(lines)
+
+
 def _coverage_of(artifacts: RunArtifacts, retry: RetrySettings) -> Coverage:
     from collector.store import RolloutStore  # noqa: PLC0415 - needed for shards that had nothing to do only
 
     with RolloutStore.read(artifacts) as store:
         return store.coverage(retry)
+
+
+def _place_of(path: Path) -> Path:
+    """Where the run lies: ``path`` itself, or what it names in the words that every command takes for a run."""
+    return path if path.exists() or path.suffix == ".jsonl" else named(str(path)).path
 
 
 def _unseen(merged: RunArtifacts) -> int:
@@ -160,6 +196,9 @@ def _verifier_of(wanted: ReverifySettings, saved: dict[str, Any], source: Source
     if merged["type"] in _WITH_THE_ANSWER:
         what = f"verifier: {merged['type']} grades only together with the answer."
         raise ConfigError(what, "Name another: gym_server asks a Gym server's /verify.", where)
+    if merged.get("base_url") == UNKNOWN_PORT_URL:
+        what = "verifier.base_url: where the judge answered was known to the run's jobs only."
+        raise ConfigError(what, "Serve it and give its address: +verifier.base_url=http://host:8000/v1.", where)
     return merged
 
 

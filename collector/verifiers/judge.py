@@ -47,6 +47,17 @@ def _checked_url(value: str) -> str:
     return value
 
 
+#: Headers that carry a key; its place is the environment.
+_SECRET_HEADERS: Final = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key"})
+
+
+def _without_keys(headers: dict[str, EnvReference | str]) -> dict[str, EnvReference | str]:
+    for name, value in headers.items():
+        if isinstance(value, str) and name.lower() in _SECRET_HEADERS:
+            raise ValueError(f"{name}: a key does not belong into a file: write {{env: VARIABLE}}")
+    return headers
+
+
 def _text_labels(value: Any) -> Any:
     if isinstance(value, dict) and any(isinstance(key, bool) for key in value):
         raise ValueError("YAML made true or false of a label such as yes or no: put it in quotes")
@@ -61,7 +72,9 @@ class JudgeSettings(VerifierSettings):
     model: str = Field(min_length=1)
     #: Name of the environment variable with the key.
     api_key_env: str | None = Field(default=None, json_schema_extra=CONNECTION)
-    headers: dict[str, EnvReference | str] = Field(default_factory=dict[str, EnvReference | str], json_schema_extra=CONNECTION)
+    headers: Annotated[dict[str, EnvReference | str], AfterValidator(_without_keys)] = Field(
+        default_factory=dict[str, EnvReference | str], json_schema_extra=CONNECTION
+    )
     #: ``user`` and, if wanted, ``system``, or a YAML file with them: fields of the row, ``{conversation}``, ``{model_answer}``.
     prompt: Prompt | None = None
     parse: ParseRule = Field(default_factory=LastLine)

@@ -124,7 +124,7 @@ def _append(wanted: ReverifySettings) -> tuple[Coverage, StopReason | None, Path
     import uvloop
 
     from orchestrate.progress import LineProgress
-    from orchestrate.regrading import append_here, find_source, settings_for
+    from orchestrate.regrading import append_here, find_source, renew_merged, settings_for
 
     source = find_source(wanted)
     shown = [LineProgress(sys.stderr)]
@@ -132,7 +132,7 @@ def _append(wanted: ReverifySettings) -> tuple[Coverage, StopReason | None, Path
     shown[0].end()
     first = source.runs[0]
     if source.manifests and source.manifests[0].shard is not None:
-        _warn("the merged result of the benchmark is older now: submit the run again, or gym eval aggregate, to renew it")
+        print(renew_merged(wanted, source), file=sys.stderr)
     elif coverage.is_final:
         _report(first, settings_for(wanted, source, first.rollouts), aggregates=not wanted.disable_aggregation)
     return coverage, stopped, wanted.rollouts_jsonl_fpath

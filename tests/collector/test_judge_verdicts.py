@@ -160,6 +160,7 @@ def test_the_key_comes_from_the_environment_and_is_nowhere_else(tmp_path: Any, m
     [
         pytest.param({"base_url": "http://me:pass@host/v1"}, "must not carry a user", id="credentials-in-the-url"),
         pytest.param({"base_url": "ftp://host"}, "is not an http or https URL", id="scheme"),
+        pytest.param({"headers": {"X-Api-Key": "me:pass"}}, "a key does not belong into a file", id="key-in-a-header"),
         pytest.param({"labels": {"a": 1}, "score_range": [0, 1]}, "labels or score_range, not both", id="two-scales"),
         pytest.param({"labels": {}}, "labels: is empty", id="no-labels"),
         pytest.param({"labels": {True: 1, False: 0}}, "put it in quotes", id="yes-of-yaml"),
