@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import shutil
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Final
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any, ClassVar, Final
 
 from collector import jsonl
 from collector.artifacts import RunArtifacts
@@ -25,13 +27,16 @@ from exporters.trackers.package import read_config
 VERSION: Final = 2
 #: A zip's clock begins here; a real time would make equal logs differ.
 _ZIP_TIME: Final = (1980, 1, 1, 0, 0, 0)
+#: Bytes of summaries from which on they wait on disk.
+_IN_MEMORY: Final = 8 << 20
 
 
 @dataclass(slots=True)
 class _Tally:
-    """What the header says of all samples. Memory: some hundred bytes a rollout, for the summaries."""
+    """What is said of all samples. ``summaries`` is their JSON array without its end."""
 
-    summaries: list[bytes] = field(default_factory=list[bytes])
+    summaries: IO[bytes]
+    count: int = 0
     rewards: list[float] = field(default_factory=list[float])
     epochs: int = 1
     tasks: set[int] = field(default_factory=set[int])
@@ -44,10 +49,11 @@ class _Tally:
             self.rewards.append(float(row["reward"]))
         self.epochs = max(self.epochs, sample["epoch"])
         self.tasks.add(sample["id"])
-        if not self.summaries:
+        if not self.count:
             self.model = sample["output"]["model"]
             self.created = _created(row)
-        self.summaries.append(jsonl.dumps(summary_of(sample)))
+        self.summaries.write((b"," if self.count else b"[") + jsonl.dumps(summary_of(sample)))
+        self.count += 1
 
 
 class InspectExporter(FileExporter[FileExportConfig]):
@@ -57,10 +63,13 @@ class InspectExporter(FileExporter[FileExportConfig]):
     tag = "_inspect.eval"
 
     def write(self, artifacts: RunArtifacts, sink: Sink) -> int:
-        """Write the log; its header last."""
-        tally = _Tally()
+        """Write the log; its header last. Memory: about a thousand bytes a rollout, for the zip's directory."""
         seen: set[Place] = set()
-        with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:  # pyright: ignore[reportArgumentType, reportCallIssue] - it only needs write and tell
+        with (
+            SpooledTemporaryFile(_IN_MEMORY) as summaries,
+            zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive,  # pyright: ignore[reportArgumentType, reportCallIssue] - it only needs write and tell
+        ):
+            tally = _Tally(summaries)
             for number, line in enumerate(selected_lines(artifacts), start=1):
                 try:
                     sample, data = _sample(line, tally, seen)
@@ -70,9 +79,10 @@ class InspectExporter(FileExporter[FileExportConfig]):
             header = _header(artifacts, tally)
             start = {key: header[key] for key in ("version", "eval", "plan")}
             _write(archive, "_journal/start.json", jsonl.dumps(start))
-            _write(archive, "summaries.json", b"[" + b",".join(tally.summaries) + b"]")
+            summaries.write(b"]" if tally.count else b"[]")
+            _copy(archive, "summaries.json", summaries)
             _write(archive, "header.json", jsonl.dumps(header))
-        return len(tally.summaries)
+        return tally.count
 
 
 def _sample(line: bytes, tally: _Tally, seen: set[Place]) -> tuple[dict[str, Any], bytes]:
@@ -89,15 +99,28 @@ def _sample(line: bytes, tally: _Tally, seen: set[Place]) -> tuple[dict[str, Any
 
 
 def _write(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
-    info = zipfile.ZipInfo(name, _ZIP_TIME)
-    info.compress_type = zipfile.ZIP_DEFLATED
-    archive.writestr(info, data)
+    archive.writestr(_entry(name), data)
+
+
+def _copy(archive: zipfile.ZipFile, name: str, source: IO[bytes]) -> None:
+    entry = _entry(name)
+    # Told before, it decides how the entry's size is written.
+    entry.file_size = source.tell()
+    source.seek(0)
+    with archive.open(entry, "w") as target:
+        shutil.copyfileobj(source, target)
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, _ZIP_TIME)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    return entry
 
 
 def _header(artifacts: RunArtifacts, tally: _Tally) -> dict[str, Any]:
     facts = read_run_facts(artifacts)
     created = datetime.fromtimestamp(tally.created, UTC).isoformat()
-    count = len(tally.summaries)
+    count = tally.count
     coverage = read_coverage(artifacts)
     figures = {} if coverage is None else {k: v for k, v in coverage_figures(coverage).items() if v is not None}
     return {
@@ -139,7 +162,7 @@ def _score(tally: _Tally) -> dict[str, Any]:
         "name": SCORER,
         "scorer": SCORER,
         "scored_samples": measured,
-        "unscored_samples": len(tally.summaries) - measured,
+        "unscored_samples": tally.count - measured,
         "metrics": {"mean": {"name": "mean", "value": mean}},
     }
 
