@@ -111,7 +111,7 @@ from merge.row_numbers import NumberReader, RowNumbers
 from merge.read_shards import read_shards
 from merge.sources import resolve_sources
 from collector.settings import RetrySettings
-NumberReader.read = lambda self, block: RowNumbers(array("q"), array("q"), array("q"), False, {})
+NumberReader.read = lambda self, block: RowNumbers(array("q"), array("q"), array("q"), False, {}, array("q"), {})
 both = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 shards = read_shards(resolve_sources([sys.argv[1]]).artifacts, RetrySettings())
 used = sum(sum(resource.getrusage(who)[:2]) for who in both)

@@ -31,7 +31,8 @@ from merge.metrics import (
     parts_of_tasks,
     repeat_metrics,
 )
-from merge.passes import pass_metrics
+from merge.passes import pass_metrics, subset_metrics
+from merge.performance import performance_metrics
 from merge.plugins import plugin_metrics
 from merge.shards import ShardView
 from merge.table import RowTable
@@ -105,23 +106,24 @@ def _entry(rows: AgentRows) -> Iterator[bytes]:
         partial(_performance, rows),
         partial(pass_metrics, table),
         partial(field_metrics, table),
+        partial(subset_metrics, table),
         *(partial(_groups, table, inventory[part]) for part in parts_of_tasks(inventory, _GROUPS)),
     ]
     results = run_tasks(tasks, is_worth_it=len(inventory) >= _WORTH_IT)
     repeats, across = next(results)
-    performance, passes, fields = next(results), next(results), next(results)
+    performance, passes, fields, subsets = (next(results) for _ in range(4))
     coverage = {**coverage_metrics(rows.table, expected=rows.expected), **rows.zeros.metrics(rows.table)}
     overall: Mapping[str, Any] = coverage
     if fields:
         count = len(np.unique(np.asarray(inventory) & 0xFFFFFFFF))
         plugins = plugin_metrics(rows.plugins, table)
-        overall = {"num_repeats": count, **fields, **passes.metrics, **across, **plugins, **coverage}
+        overall = {"num_repeats": count, **fields, **passes.metrics, **subsets, **across, **plugins, **coverage}
     # Without one measured rollout there is nothing but coverage to tell.
     head: dict[str, Any] = {"partial": True} if rows.is_partial else {}
     head |= {"agent_ref": {"name": rows.agent}, "source_digest": rows.source_digest, "weighting": WEIGHTING}
     yield from _members(head)
     yield b',\n    "agent_metrics": ' + _object(overall)
-    yield b',\n    "key_metrics": ' + _object(key_metrics(fields, passes.metrics, coverage))
+    yield b',\n    "key_metrics": ' + _object(key_metrics(fields, {**passes.metrics, **subsets}, coverage))
     yield b',\n    "per_sample_aggregate": ' + _object(passes.per_sample)
     yield b',\n    "perf_summary": ' + _object(performance)
     yield b',\n    "group_level_metrics": '
@@ -136,7 +138,7 @@ def _repeats(table: RowTable, inventory: Sequence[int]) -> tuple[list[dict[str, 
 
 
 def _performance(rows: AgentRows) -> Metrics:
-    return read_attempts(rows.shards).metrics(rows.table)
+    return {**performance_metrics(rows.table), **read_attempts(rows.shards).metrics(rows.table)}
 
 
 def _members(values: Mapping[str, Any]) -> Iterator[bytes]:

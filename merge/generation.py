@@ -49,6 +49,8 @@ class Reporting:
     counting: Counting = OFF
     #: Further metrics of other people's packages, by name.
     plugins: tuple[str, ...] = ()
+    #: The field of rows that names the subset of their task; the pass@k family is then told of each subset, too.
+    subset_field: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,7 @@ def publish_generation(merged: RunArtifacts, generation: Generation) -> Receipt:
 def _publish(merged: RunArtifacts, generation: Generation, agents: Sequence[AgentShards]) -> Receipt:
     shards = generation.shards
     manifest = shards[0].manifest
-    parts = [Part(agent.shards, answer_field_of(agent.shards)) for agent in agents]
+    parts = [Part(agent.shards, answer_field_of(agent.shards), generation.reporting.subset_field) for agent in agents]
     written = publish_parts(merged.rollouts, parts)
     coverage = generation.encoded_coverage()
     durable.publish(merged.coverage, coverage)
@@ -192,7 +194,7 @@ def publish_metrics_only(merged: RunArtifacts, generation: Generation) -> None:
     """Publish the metrics of ``generation`` at ``merged``. Raises CorruptArtifactError for a damaged row."""
     entries: list[AgentRows] = []
     for agent in generation.agents():
-        table, reader = RowTable(), NumberReader(answer_field_of(agent.shards))
+        table, reader = RowTable(), NumberReader(answer_field_of(agent.shards), generation.reporting.subset_field)
         for block in read_rows(agent.shards):
             table.add(reader.read(block))
         entries.append(agent_rows(generation, agent, table))

@@ -142,8 +142,17 @@ def coverage_metrics(table: RowTable, *, expected: int | None) -> Metrics:
 def key_metrics(fields: Metrics, passes: Metrics, coverage: Metrics) -> Metrics:
     """What a person reads first: all means, the pass@k family at the largest k, and the coverage they rest on."""
     means = {name: value for name, value in fields.items() if name.startswith("mean")}
-    most = max((int(name.partition("@")[2].partition("/")[0]) for name in passes if name.endswith("/num_tasks")), default=0)
-    family = (f"pass@{most}/{REWARD}", f"pass@1[avg-of-{most}]/{REWARD}", f"majority@{most}/{REWARD}")
+    # Without a prefix, the figures of all tasks; with one, those of a subset, whose largest k may be another.
+    largest: dict[str, int] = {}
+    for name in passes:
+        prefix, found, rest = name.rpartition("pass@")
+        if found and rest.endswith("/num_tasks"):
+            largest[prefix] = max(largest.get(prefix, 0), int(rest.partition("/")[0]))
+    family = [
+        prefix + name.format(k=k)
+        for prefix, k in largest.items()
+        for name in (f"pass@{{k}}/{REWARD}", f"pass@1[avg-of-{{k}}]/{REWARD}", f"majority@{{k}}/{REWARD}")
+    ]
     last = {name: passes[name] for name in family if name in passes}
     return {**means, **last, **coverage}
 

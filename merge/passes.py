@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from merge.figures import deviation, mean_of, pass_at
 from merge.metrics import REWARD, Metrics
-from merge.row_numbers import NO_ANSWER, NO_ROW
+from merge.row_numbers import NO_ANSWER, NO_ROW, NO_SUBSET
 from merge.table import RowTable
 
 MISSING_ANSWER: Final = "no_answer"
@@ -52,7 +52,40 @@ class _Samples(NamedTuple):
 
 def pass_metrics(table: RowTable) -> Passes:
     """The family of ``table``; nothing when a reward lies outside [0, 1], since a percentage would mean nothing then."""
-    keys, rewards, answers = (np.asarray(column) for column in (table.keys, table.column(REWARD), table.answers))
+    columns = _Columns(*(np.asarray(column) for column in (table.keys, table.column(REWARD), table.answers)))
+    return _passes(columns, has_answers=table.has_answers)
+
+
+def subset_metrics(table: RowTable) -> Metrics:
+    """The family of each subset of tasks, as ``<subset>/<figure>``; nothing unless subsets were asked for.
+
+    A task is of the subset that the first of its rows that names one names.
+    """
+    if not table.subset_names:
+        return {}
+    keys, subsets = np.asarray(table.keys), np.asarray(table.subsets)
+    is_named = subsets != NO_SUBSET
+    tasks, first = np.unique(keys[is_named] >> 32, return_index=True)
+    of_task = subsets[is_named][first]
+    columns = (keys, np.asarray(table.column(REWARD)), np.asarray(table.answers))
+    metrics: Metrics = {}
+    for number, name in sorted(table.subset_names.items(), key=lambda item: item[1]):
+        chosen = np.isin(keys >> 32, tasks[of_task == number])
+        found = _passes(_Columns(*(column[chosen] for column in columns)), has_answers=table.has_answers)
+        metrics.update({f"{name}/{figure}": value for figure, value in found.metrics.items()})
+    return metrics
+
+
+class _Columns(NamedTuple):
+    """Of each row its key, its reward, NaN where it has none, and its answer's number."""
+
+    keys: Integers
+    rewards: Floats
+    answers: Integers
+
+
+def _passes(columns: _Columns, *, has_answers: bool) -> Passes:
+    keys, rewards, answers = columns
     is_scored = ~np.isnan(rewards)
     rewards, answers, tasks = rewards[is_scored], answers[is_scored], keys[is_scored] >> 32
     if np.any((rewards < 0) | (rewards > 1)):
@@ -62,7 +95,7 @@ def pass_metrics(table: RowTable) -> Passes:
     for k in range(1, scored.most + 1):
         metrics[f"pass@{k}/num_tasks"] = int(np.count_nonzero(scored.counts >= k))
     scores = {REWARD: scored}
-    if table.has_answers:
+    if has_answers:
         metrics.update(_votes(scored, answers))
         is_asked = answers != NO_ROW
         asked = _samples(tasks[is_asked], (answers[is_asked] == NO_ANSWER).astype(np.float64))

@@ -39,6 +39,7 @@ class Part:
 
     shards: Sequence[ShardView]
     answer_field: str = EXTRACTED
+    subset_field: str | None = None
     table: RowTable = field(default_factory=RowTable)
 
 
@@ -70,7 +71,7 @@ def publish_parts(target: Path, parts: Sequence[Part]) -> Written:
 def _copies(
     stretches: Sequence[tuple[Part, Stretch]], places: Sequence[int], file: StagedFile
 ) -> list[Callable[[], RowNumbers]]:
-    readers = {id(part): NumberReader(part.answer_field) for part, _ in stretches}
+    readers = {id(part): NumberReader(part.answer_field, part.subset_field) for part, _ in stretches}
     return [
         partial(_copy, part.shards, stretch, readers[id(part)], partial(file.write_at, place))
         for (part, stretch), place in zip(stretches, places, strict=False)

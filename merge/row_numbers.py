@@ -18,6 +18,11 @@ _LARGEST: Final = sys.float_info.max
 #: Marks in the column of answers: the row has none, and there is no row at all.
 NO_ANSWER: Final = 0
 NO_ROW: Final = 1
+#: A row that belongs to no subset.
+NO_SUBSET: Final = 0
+#: What NeMo Gym writes of a rollout's cost, and how the columns of its numbers begin, which are no metrics by themselves.
+_COST: Final = "ng_perf"
+PERFORMANCE: Final = "_ng_perf/"
 #: What a reply of the model is called in a row that says what was read out of it.
 EXTRACTED: Final = "extracted_answer"
 
@@ -28,14 +33,23 @@ class _Skipped(msgspec.Struct, frozen=True, gc=False):
 
 #: Lists are cut into raw members, objects are passed over: a row costs a third of what decoding it costs.
 _Member: TypeAlias = int | float | bool | str | list[msgspec.Raw] | None
+_Any: TypeAlias = _Member | _Skipped
 
 
 class _Object(msgspec.Struct, frozen=True, gc=False):
-    """Any object of a row; only that of the response may hold a usage."""
+    """Any object of a row: ``usage`` matters where it is the response, all else where it is ``ng_perf``."""
 
     usage: dict[str, _Member | _Skipped] | _Member = None
+    num_turns: _Any = None
+    token_observability_coverage: _Any = None
+    prompt_tokens: _Any = None
+    cached_prompt_tokens: _Any = None
+    completion_tokens: _Any = None
+    reasoning_tokens: _Any = None
+    total_latency_ms: _Any = None
 
 
+_COSTS: Final = tuple(name for name in _Object.__struct_fields__ if name != "usage")
 _decoder: msgspec.json.Decoder[dict[str, _Member | _Object]] = msgspec.json.Decoder(dict[str, _Member | _Object])
 _EMPTY: Final[dict[str, Any]] = {}
 
@@ -59,33 +73,68 @@ class RowNumbers(NamedTuple):
     answers: array[int]
     has_answers: bool
     columns: dict[str, array[float]]
+    #: Like ``answers``, with the name of each number; empty unless subsets were asked for.
+    subsets: array[int]
+    subset_names: dict[int, str]
 
 
-#: What a row gives: the names of its numbers, the numbers, whether it is masked, and its answer, None without such a key.
-_Found: TypeAlias = tuple[tuple[str, ...], tuple[float, ...], bool, int | None]
+#: What a row gives: the names of its numbers, the numbers, whether it is masked, its answer, None without such a key, and the
+#: name of its subset, None without one.
+_Found: TypeAlias = tuple[tuple[str, ...], tuple[float, ...], bool, int | None, str | None]
 
 
 class NumberReader:
-    """Takes numbers out of rows, and remembers the shapes that it met. ``answer_field`` is what majority votes compare."""
+    """Takes numbers out of rows, and remembers the shapes that it met.
 
-    def __init__(self, answer_field: str = EXTRACTED) -> None:
+    ``answer_field`` is what majority votes compare; ``subset_field`` names the subset of a row, if subsets are wanted.
+    """
+
+    def __init__(self, answer_field: str = EXTRACTED, subset_field: str | None = None) -> None:
         self._answer_field = answer_field
+        self._subset_field = subset_field
+        #: One object for equal fields, as in the plans.
+        self._with_cost: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._plans = RowPlans()
 
     def read(self, block: RowBlock) -> RowNumbers:
         """The numbers of every row in ``block``."""
         try:
-            return _columns(block.keys, [self._read(row) for row in map(_decoder.decode, block.lines)])
+            return self._columns(block.keys, [self._read(row) for row in map(_decoder.decode, block.lines)])
         except _UNUSUAL:
-            return _columns(block.keys, list(self._one_by_one(block.lines)))
+            return self._columns(block.keys, list(self._one_by_one(block.lines)))
+
+    def _columns(self, keys: Sequence[int], found: Sequence[_Found]) -> RowNumbers:
+        made = _columns(keys, found)
+        if self._subset_field is not None:
+            names = [row[4] for row in found if not row[2]]
+            made.subset_names.update({_name_number(name): name for name in set(names) if name is not None})
+            made.subsets.extend([NO_SUBSET if name is None else _name_number(name) for name in names])
+        return made
 
     def _read(self, row: dict[str, Any]) -> _Found:
         response = row.get("response")
         found = response.usage if type(response) is _Object else None
         usage: dict[str, Any] = found if type(found) is dict else _EMPTY
         fields, own, of_usage = self._plans.plan(row, usage)
-        answer = _answer_number(row[self._answer_field]) if self._answer_field in row else None
-        return fields, own(row) + of_usage(usage), row.get("mask_sample") is True, answer
+        values = own(row) + of_usage(usage)
+        cost = row.get(_COST)
+        if type(cost) is _Object:
+            fields, values = self._costed(fields, values, {name: getattr(cost, name) for name in _COSTS})
+        return fields, values, row.get("mask_sample") is True, self._answer(row), self._subset(row)
+
+    def _costed(
+        self, fields: tuple[str, ...], values: tuple[float, ...], cost: dict[str, Any]
+    ) -> tuple[tuple[str, ...], tuple[float, ...]]:
+        numbers = {PERFORMANCE + name: value for name, value in _plain_numbers(cost).items() if name in _COSTS}
+        every = (*fields, *numbers)
+        return self._with_cost.setdefault(every, every), (*values, *numbers.values())
+
+    def _answer(self, row: dict[str, Any]) -> int | None:
+        return _answer_number(row[self._answer_field]) if self._answer_field in row else None
+
+    def _subset(self, row: dict[str, Any]) -> str | None:
+        value = None if self._subset_field is None else row.get(self._subset_field)
+        return str(value) if value and isinstance(value, str | int | float) else None
 
     def _one_by_one(self, lines: Sequence[memoryview]) -> Iterator[_Found]:
         for line in lines:
@@ -102,16 +151,18 @@ class NumberReader:
         response = row.get("response")
         usage = response.get("usage") if isinstance(response, dict) else None
         numbers = {**_plain_numbers(row), **_plain_numbers(usage if isinstance(usage, dict) else _EMPTY)}
-        answer = _answer_number(row[self._answer_field]) if self._answer_field in row else None
-        return tuple(numbers), tuple(numbers.values()), row.get("mask_sample") is True, answer
+        cost = row.get(_COST)
+        fields, values = self._costed(tuple(numbers), tuple(numbers.values()), cost if isinstance(cost, dict) else _EMPTY)
+        return fields, values, row.get("mask_sample") is True, self._answer(row), self._subset(row)
 
 
 def _columns(keys: Sequence[int], found: Sequence[_Found]) -> RowNumbers:
     """Raises OverflowError for a number beyond the range of a float."""
-    made = RowNumbers(array("q"), array("q"), array("q"), any(row[3] is not None for row in found), {})
+    has_answers = any(row[3] is not None for row in found)
+    made = RowNumbers(array("q"), array("q"), array("q"), has_answers, {}, array("q"), {})
     begin, count = 0, len(found)
     while begin < count:
-        fields, _, is_masked, _ = found[begin]
+        fields, _, is_masked, _, _ = found[begin]
         end = begin + 1
         while end < count and found[end][0] is fields and found[end][2] is is_masked:
             end += 1
@@ -139,6 +190,10 @@ def pad(column: array[float], count: int) -> None:
     """Make ``column`` as long as ``count``: what rows before did not have is absent."""
     if len(column) < count:
         column.extend([math.nan] * (count - len(column)))
+
+
+def _name_number(name: str) -> int:
+    return hash(name) or 1
 
 
 def _answer_number(answer: object) -> int:

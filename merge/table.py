@@ -9,7 +9,7 @@ import math
 from array import array
 from collections.abc import Sequence
 
-from merge.row_numbers import NO_ROW, RowNumbers, pad
+from merge.row_numbers import NO_ROW, NO_SUBSET, RowNumbers, pad
 
 
 class RowTable:
@@ -21,6 +21,9 @@ class RowTable:
         #: One number for each of ``keys``: equal for equal answers, or a mark.
         self.answers: array[int] = array("q")
         self.has_answers = False
+        #: One number for each of ``keys``, and the name of each; empty unless subsets were asked for.
+        self.subsets: array[int] = array("q")
+        self.subset_names: dict[int, str] = {}
         self._columns: dict[str, array[float]] = {}
 
     def add(self, numbers: RowNumbers) -> None:
@@ -33,11 +36,13 @@ class RowTable:
         self.masked.extend(numbers.masked)
         self.answers.extend(numbers.answers)
         self.has_answers = self.has_answers or numbers.has_answers
+        self.subsets.extend(numbers.subsets)
+        self.subset_names.update(numbers.subset_names)
 
     @property
     def fields(self) -> list[str]:
-        """The names of all columns, sorted."""
-        return sorted(self._columns)
+        """The names of all columns that are metrics, sorted."""
+        return sorted(name for name in self._columns if not name.startswith("_"))
 
     def column(self, name: str) -> array[float]:
         """One value for each of ``keys``, NaN where the row has none."""
@@ -57,6 +62,8 @@ class RowTable:
         made.masked = self.masked
         made.has_answers = self.has_answers
         made.answers = array("q", [self.answers[i] if i < count else NO_ROW for i in order])
+        made.subsets = array("q", [self.subsets[i] if i < count and self.subsets else NO_SUBSET for i in order])
+        made.subset_names = self.subset_names
         for name in {*self._columns, field}:
             column, absent = self.column(name), 0.0 if name == field else math.nan
             made._columns[name] = array("d", [column[i] if i < count else absent for i in order])

@@ -25,6 +25,7 @@ _KEYS = (
     "max_attempts",
     "max_interruptions",
     "metrics",
+    "subset_key",
 )
 
 
@@ -64,7 +65,8 @@ def _parser() -> CommandParser:
         "Example: gym eval aggregate runs/math-1f2e3d4c/math -o math.jsonl",
         epilog="Keys, as KEY=VALUE or +KEY=VALUE: count_missing_rollouts_as_zero=true, count_failure_classes_as_zero=[a,b], "
         "retry_terminal_timeouts=true, max_attempts=N, max_interruptions=N, merge_shards=false (coverage and metrics only), "
-        "metrics=[a,b] (of installed packages), input_glob=..., output_jsonl_fpath=...",
+        "metrics=[a,b] (of installed packages), subset_key=FIELD (the pass@k family of each subset, too), input_glob=..., "
+        "output_jsonl_fpath=...",
     )
     parser.add_argument("inputs", nargs="*", metavar="RUN", help=f"{RUN_WORDS}, or a glob; then keys")
     parser.add_argument("-i", "--input-glob", metavar="GLOB[,GLOB]", help="patterns of rollouts files")
@@ -143,7 +145,8 @@ def _reporting(keys: dict[str, Any]) -> Reporting:
     from merge.generation import Reporting
 
     counting = Counting(_names(keys, "count_failure_classes_as_zero"), _flag(keys, "count_missing_rollouts_as_zero"))
-    return Reporting(counting, _names(keys, "metrics"))
+    subset = keys.get("subset_key")
+    return Reporting(counting, _names(keys, "metrics"), None if subset is None else str(subset))
 
 
 def input_of(word: str) -> str:

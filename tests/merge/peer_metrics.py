@@ -31,6 +31,12 @@ for name in sys.stdin.read().split("\n"):
     passes.pop("per_sample_aggregate", None)
     print(
         json.dumps(
-            {"file": name, "agent_metrics": found["agent_metrics"], "passes": passes, "repeats": found["repeat_level_metrics"]}
+            {
+                "file": name,
+                "agent_metrics": found["agent_metrics"],
+                "passes": passes,
+                "repeats": found["repeat_level_metrics"],
+                "perf": found.get("perf_summary") or {},
+            }
         )
     )

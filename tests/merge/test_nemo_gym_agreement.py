@@ -99,8 +99,8 @@ def test_figures_agree_with_nemo_gym_wherever_definitions_do(merged: tuple[dict[
         # It refuses doubled rows, identical ones too, and takes several agents of a file for one.
         if "error" in peer or len(entries) > 1:
             continue
-        found = entries[0]["agent_metrics"]
-        for name, theirs in {**peer["agent_metrics"], **peer["passes"]}.items():
+        found = {**entries[0]["agent_metrics"], **entries[0]["perf_summary"]}
+        for name, theirs in {**peer["agent_metrics"], **peer["passes"], **peer["perf"]}.items():
             if (
                 isinstance(theirs, int | float)
                 and found.get(name) is not None
