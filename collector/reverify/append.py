@@ -83,9 +83,9 @@ def _check_verifier(artifacts: RunArtifacts, verifier: AnyVerifier) -> None:
         raise NotFoundError("there is no journal to append to.", cure, artifacts.rollouts)
     now = verifier_identity(verifier)
     saved: dict[str, Any] = manifest.config.get("verifier", {})
-    if saved.get("type") == "environment" and "servers" in now:
+    if "servers" in now and saved.get("type") in {"environment", now["type"]}:
         # The environment's own judge stands in the settings of the servers that the run was made with.
-        known: dict[str, Any] = manifest.config.get("agent", {}).get("servers", {})
+        known: dict[str, Any] = saved.get("servers") or manifest.config.get("agent", {}).get("servers", {})
         differing = sorted(name for name, settings in now["servers"].items() if known.get(name) != settings)
     else:
         old, new = flatten(saved), flatten(jsonl.loads(jsonl.canonical(now)))

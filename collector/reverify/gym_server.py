@@ -94,8 +94,8 @@ class GymServerVerifier(Verifier[GymServerSettings]):
         self._targets.add(self._grader_of(row, self._checked).name)
 
     def identity(self) -> dict[str, Any]:
-        """The settings of the servers that the checked rows go to, and of those behind them."""
-        return {"targets": sorted(self._targets), "servers": servers_identity(self._checked, self._targets)}
+        """The settings of the servers that the checked rows go to, and of those behind them; unchecked, of all that grade."""
+        return {"servers": servers_identity(self._checked, self._targets or self._graders())}
 
     async def modes(self) -> dict[str, str]:
         """What each server that the checked rows go to says of its state. Raises UnavailableError when one does not answer."""
@@ -129,6 +129,11 @@ class GymServerVerifier(Verifier[GymServerSettings]):
                 return dataclasses.replace(outcome, response=answer.response) if is_judges else outcome
             case _:
                 return judge_failed(unusable_reply(reply, "the server asked not to record it"), answer)
+
+    def _graders(self) -> set[str]:
+        if self.settings.resources_server is not None:
+            return {self.settings.resources_server}
+        return {server.name for server in self._checked.of_kind(RESOURCES)}
 
     def _grader_of(self, row: Mapping[str, Any], servers: Servers) -> Server:
         if self.settings.resources_server is not None:

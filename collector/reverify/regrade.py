@@ -125,7 +125,8 @@ def _no_answer(reason: str) -> Failure:
 
 def _verdict_of(saved: dict[str, Any], row: dict[str, Any]) -> Verdict:
     """The verdict that a result row holds: its keys that neither belong to the task nor to our own books."""
-    extra = {key: value for key, value in saved.items() if key not in row and not is_reserved(key)}
+    own = (key for key in saved if not is_reserved(key) and (key not in row or saved[key] != row[key]))
+    extra = {key: saved[key] for key in own}
     kind, reason = saved.get("failure_kind"), saved.get("failure_reason")
     return Verdict(
         reward=saved.get("reward"),

@@ -23,6 +23,15 @@ _KEYS: Final = {
     "concurrency": "num_samples_in_parallel",
     "limit": "limit",
 }
+#: Flags of NeMo Gym's command that have no counterpart, and what says the same here.
+_ELSEWHERE: Final = {
+    "--input-format": "Rollouts files are graded; trajectories (atif) hold no answers in their whole form.",
+    "--atif-manifest": "Rollouts files are graded; trajectories (atif) hold no answers in their whole form.",
+    "--benchmark": "Servers are not started here: start them, then --verifier gym_server.",
+    "--environment": "Servers are not started here: start them, then --verifier gym_server.",
+    "--resources-server": "Start the servers, then --verifier gym_server +verifier.resources_server=NAME.",
+    "--model-type": "No model is asked. A judge is a verifier: --verifier judge +verifier.model=NAME.",
+}
 _SWITCHES: Final = (
     "judge_failed_only",
     "append",
@@ -51,6 +60,7 @@ def _parser() -> CommandParser:
         prog="gym eval reverify",
         description="Grade saved answers again; no model is asked for a new one. Example: gym eval reverify "
         "--rollouts out/math.jsonl -o out/math-strict.jsonl --verifier number",
+        elsewhere=_ELSEWHERE,
         epilog="Overrides: +key=value adds a setting, as in +verifier.base_url=http://localhost:9000/v1.",
     )
     parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="a setting without a flag, as +key=value")

@@ -12,6 +12,7 @@ import pytest
 from collector.agents.nemo_gym.head import forget
 from collector.artifacts import RunArtifacts
 from collector.errors import ConfigError, IdentityError, RefusedError, UnavailableError
+from collector.manifest import read_manifest
 from tests.collector.regrading import append, by_id, prepared, regrade, write_history
 from tests.collector.shards import rows_of
 from tests.nemo.bench import NemoBench
@@ -210,7 +211,9 @@ class TestWhichServer:
 
         regrade(write_files(tmp_path / "files", [result_of(0, **named)], []), output.rollouts, **server(stub))
 
-        assert b'"targets": [\n        "law"\n      ]' in output.manifest.read_bytes()
+        manifest = read_manifest(output.manifest)
+        assert manifest is not None
+        assert list(manifest.config["verifier"]["servers"]) == ["law"]
 
     def test_a_head_that_does_not_answer_is_named(self, tmp_path: Path) -> None:
         files = write_files(tmp_path / "files", [result_of(0)], [])
