@@ -207,6 +207,8 @@ class Completed:
     answer: Answer
     verdict: Verdict
     served_by: ServedBy | None = None
+    #: Keys of the row that its result repeats; None: all of them. A server that echoes its request says what belongs to it.
+    row_keys: frozenset[str] | None = None
 
     @property
     def state(self) -> RolloutState:

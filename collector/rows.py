@@ -172,7 +172,10 @@ def result_line(source: bytes, row: Mapping[str, Any], done: Completed, *, run_i
     if verdict.kind is not None or verdict.reason is not None:
         added["failure_kind"] = verdict.kind
         added["failure_reason"] = verdict.reason
-    return _splice(source, row, {**added, **_stamps(run_id, session, attempt), **_server_stamps(done.served_by)})
+    stamped = {**added, **_stamps(run_id, session, attempt), **_server_stamps(done.served_by)}
+    if done.row_keys is not None:
+        return jsonl.dumps({**{key: row[key] for key in row if key in done.row_keys}, **stamped}) + b"\n"
+    return _splice(source, row, stamped)
 
 
 def failure_line(

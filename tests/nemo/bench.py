@@ -69,7 +69,11 @@ class NemoBench:
 
     def inventory(self, **changes: Any) -> list[dict[str, Any]]:
         """The rows that would be sent."""
-        return [json.loads(line) for line in self.prepare(**changes).inventory]
+        return self.rows_in(self.prepare(**changes))
+
+    def rows_in(self, run: PreparedRun) -> list[dict[str, Any]]:
+        """The rows of a prepared run."""
+        return [json.loads(line) for line in run.inventory]
 
     def results(self) -> list[dict[str, Any]]:
         return _lines(self.artifacts.rollouts)

@@ -61,7 +61,8 @@ def real_servers(directory: Path, names: Iterable[str]) -> Generator[RealServers
         (directory / "venvs" / part).mkdir(parents=True)
         (directory / "venvs" / part / ".venv").symlink_to(environment)
     log = directory / "servers.log"
-    with serve_small_model(directory) as model:
+    # One answer at a time and no memory of earlier prompts: the sums inside the model depend on both.
+    with serve_small_model(directory, parallel=1) as model:
         # Chosen now, when the model's own is taken.
         port = free_ports(1)[0]
         resources = [word for name in names for word in ("--resources-server", name)]
@@ -79,6 +80,7 @@ def real_servers(directory: Path, names: Iterable[str]) -> Generator[RealServers
             model.name,
         ]
         command += ["--model-url", model.base_url, "--model-api-key", "none", f"+uv_venv_dir={directory / 'venvs'}"]
+        command += ["+policy_model.responses_api_models.vllm_model.extra_body={cache_prompt: false}"]
         command += ["+skip_venv_if_present=true", "+head_server.host=127.0.0.1", f"+head_server.port={port}"]
         mark = f"{_MARK}={os.getpid()}-{port}"
         name, _, value = mark.partition("=")

@@ -38,6 +38,16 @@ def test_a_result_is_the_row_its_answer_and_its_grade_with_the_servers_stamp(ben
     assert "_ng_attempt_index" not in row
 
 
+def test_a_row_is_what_its_reply_makes_of_it_and_a_failure_keeps_the_task(bench: NemoBench) -> None:
+    """Figures are made of a row's numbers: one more would be a figure that NeMo Gym does not have."""
+    bench.tasks(reply(without=("expected",)), {"stub": {"mode": "500"}})
+
+    bench.fill(retry={"max_attempts": 1})
+
+    assert "expected" not in bench.results()[0]
+    assert bench.failures()[0]["expected"] == 5
+
+
 @pytest.mark.parametrize(
     ("wish", "state"),
     [

@@ -32,12 +32,14 @@ def missing_packages() -> list[str]:
 
 
 @contextmanager
-def serve_small_model(directory: Path, *, is_awaited: bool = True) -> Generator[SmallModel]:
+def serve_small_model(directory: Path, *, is_awaited: bool = True, parallel: int = 2) -> Generator[SmallModel]:
     """Serve the model on a free port, ready when this yields if ``is_awaited``; its log is ``small_model.log`` in the directory."""
     port = free_ports(1)[0]
     log = directory / "small_model.log"
     with log.open("ab") as output:
-        process = subprocess.Popen([sys.executable, PROGRAM, f"--port={port}"], stdout=output, stderr=output)
+        process = subprocess.Popen(
+            [sys.executable, PROGRAM, f"--port={port}", f"--parallel={parallel}"], stdout=output, stderr=output
+        )
     try:
         if is_awaited:
             wait_for(

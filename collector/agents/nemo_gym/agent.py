@@ -83,7 +83,7 @@ class NemoGymAgent(Agent[NemoGymSettings]):
         reply = await self._sender.post(self._url(server), jsonl.dumps(row if request is None else request), ())
         if isinstance(reply, Failure):
             return dataclasses.replace(reply, served_by=served_by)
-        return _read(reply, row, request, served_by)
+        return _read(reply, request, served_by)
 
     def _url(self, server: Server) -> str:
         if server.name not in self._urls:
@@ -100,9 +100,7 @@ def episode_request(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _read(
-    reply: HttpReply, row: dict[str, Any], request: dict[str, Any] | None, served_by: ServedBy | None
-) -> Completed | Failure | Omitted:
+def _read(reply: HttpReply, request: dict[str, Any] | None, served_by: ServedBy | None) -> Completed | Failure | Omitted:
     try:
         value = jsonl.loads(reply.body)
     except ValueError as error:
@@ -111,8 +109,8 @@ def _read(
         return dataclasses.replace(failure, exception_type="JSONDecodeError", served_by=served_by)
     try:
         if request is not None:
-            return episode_outcome_of(value, request, row, served_by)
-        return outcome_of(value, row, served_by)
+            return episode_outcome_of(value, request, served_by)
+        return outcome_of(value, served_by)
     except ValueError as error:
         failure = unusable_reply(reply, str(error))
         return dataclasses.replace(failure, exception_type="InvalidRolloutResult", served_by=served_by)

@@ -59,6 +59,8 @@ class NemoGymRows:
             row = {**row, rows.ENVIRONMENT_SERVER: server.name}
             if is_flat and agent is not None and not row.get("agent_ref"):
                 row["agent_ref"] = {"name": agent}
+        if routed.named is not None:
+            row = {**row, "agent_ref": {"name": routed.named}}
         task = self._task_of(line, row)
         for copy in routed.copies:
             self._names.update(name for name in (copy, routed.basis) if name)

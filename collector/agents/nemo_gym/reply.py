@@ -37,17 +37,19 @@ from collector.outcomes import (
 
 #: Keys that only collectors write; an environment's result must not use them.
 _COLLECTORS: Final = frozenset({"ng_trajectory", "ng_model_call_capture", "ng_perf"})
+#: What NeMo Gym's collector stamps on a reply from the row it sent; the rest of a row is what the reply makes of it.
+_STAMPS: Final = frozenset({rows.TASK_INDEX, rows.ROLLOUT_INDEX, rows.ROLLOUT_ID, "agent_ref", "task_source", "skills_ref"})
 #: Failures whose answer can be judged again without asking for a new one.
 _REJUDGED: Final = frozenset({FailureClass.JUDGE_FAILED.value, FailureClass.JUDGE_INVALID.value})
 
 
-def outcome_of(reply: Any, row: Mapping[str, Any], served_by: ServedBy | None) -> Completed | Failure | Omitted:
+def outcome_of(reply: Any, served_by: ServedBy | None) -> Completed | Failure | Omitted:
     """What a flat row's decoded reply says. Raises ValueError with what is wrong with it."""
     if not isinstance(reply, dict):
         raise ValueError("it is no object")  # noqa: TRY004 - data
     failure_class = reply.get(rows.FAILURE_CLASS)
     if failure_class is not None:
-        return _stamped_failure(reply, row, str(failure_class), served_by)
+        return _stamped_failure(reply, str(failure_class), served_by)
     if reply.get(rows.NO_PERSIST):
         return Omitted(reason="the server asked not to record the attempt")
     if not isinstance(reply.get("response"), dict):
@@ -56,12 +58,10 @@ def outcome_of(reply: Any, row: Mapping[str, Any], served_by: ServedBy | None) -
         raise ValueError("it has no reward, and does not say execute_only")
     if "reward" in reply and reply.get("execute_only") is True:
         raise ValueError("it has a reward and says execute_only")
-    return _completed(reply, row, served_by)
+    return _completed(reply, served_by)
 
 
-def episode_outcome_of(
-    reply: Any, request: Mapping[str, Any], row: Mapping[str, Any], served_by: ServedBy | None
-) -> Completed | Failure:
+def episode_outcome_of(reply: Any, request: Mapping[str, Any], served_by: ServedBy | None) -> Completed | Failure:
     """What an episode's decoded reply says. Raises ValueError with what is wrong with it."""
     if not isinstance(reply, dict):
         raise ValueError("it is no object")  # noqa: TRY004 - data
@@ -77,10 +77,10 @@ def episode_outcome_of(
         raise ValueError("its result is no object")  # noqa: TRY004 - data
     if taken := sorted(key for key in result if key.startswith("_ng_") or key in _COLLECTORS):
         raise ValueError(f"its result uses keys that are reserved for collectors: {', '.join(taken)}")
-    return _completed(result, row, served_by)
+    return _completed(result, served_by)
 
 
-def _completed(reply: dict[str, Any], row: Mapping[str, Any], served_by: ServedBy | None) -> Completed:
+def _completed(reply: dict[str, Any], served_by: ServedBy | None) -> Completed:
     reward = reply.get("reward")
     if "reward" in reply and not is_reward(reward):
         raise ValueError(f"its reward is {str(reward)[:40]!r}, which is no finite number")
@@ -88,8 +88,9 @@ def _completed(reply: dict[str, Any], row: Mapping[str, Any], served_by: ServedB
     if not isinstance(masked, bool):
         raise ValueError("its mask_sample is neither true nor false")  # noqa: TRY004 - data
     kind, reason = (_text(reply.get(key)) for key in ("failure_kind", "failure_reason"))
-    verdict = Verdict(reward=reward, masked=masked, kind=kind, reason=reason, extra=_extra(reply, row))
-    return Completed(answer=_answer(reply.get("response")), verdict=verdict, served_by=served_by)
+    verdict = Verdict(reward=reward, masked=masked, kind=kind, reason=reason, extra=_extra(reply))
+    answer = _answer(reply.get("response"))
+    return Completed(answer=answer, verdict=verdict, served_by=served_by, row_keys=_STAMPS)
 
 
 def _answer(response: Any) -> Answer:
@@ -101,7 +102,7 @@ def _answer(response: Any) -> Answer:
     return Answer(response=response, text=text, truncated=reason in {"max_output_tokens", "max_tokens"})
 
 
-def _stamped_failure(reply: dict[str, Any], row: Mapping[str, Any], failure_class: str, served_by: ServedBy | None) -> Failure:
+def _stamped_failure(reply: dict[str, Any], failure_class: str, served_by: ServedBy | None) -> Failure:
     response = reply.get("response")
     response = response if isinstance(response, dict) and response else None
     evidence = {
@@ -124,7 +125,7 @@ def _stamped_failure(reply: dict[str, Any], row: Mapping[str, Any], failure_clas
         http_status=200,
         response=response if can_rejudge else None,
         reuse_deliverable=reply.get(rows.REUSE) is True,
-        extra=_extra(reply, row),
+        extra=_extra(reply),
         evidence=evidence,
         served_by=served_by,
     )
@@ -154,15 +155,12 @@ def _episode_failure(value: Any, served_by: ServedBy | None) -> Failure:
     )
 
 
-def _extra(reply: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    """What the reply says beside its result; requests are echoed, and what is as it was sent is in the row already."""
+def _extra(reply: Mapping[str, Any]) -> dict[str, Any]:
+    """What the reply says beside its result."""
     return {
         key: value
         for key, value in reply.items()
-        if key not in RESULT_KEYS
-        and not key.startswith("_ng_")
-        and key != rows.REUSE
-        and not (key in row and row[key] == value)
+        if key not in RESULT_KEYS and key not in _STAMPS and not key.startswith("_ng_") and key != rows.REUSE
     }
 
 

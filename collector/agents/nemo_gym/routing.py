@@ -24,6 +24,8 @@ class Routed:
     basis: str
     server: str | None = None
     agents: tuple[str, ...] = ()
+    #: The agent that ``agent_map`` or the source leads to: the row's ``agent_ref`` from then on, also when it named the same.
+    named: str | None = None
 
     @property
     def copies(self) -> tuple[str | None, ...]:
@@ -50,14 +52,15 @@ def route(row: Mapping[str, Any], settings: NemoGymSettings, servers: Servers | 
     mapped = next((settings.routes[key] for key in (agent, source, DEFAULT_KEY) if key in settings.routes), None)
     target = mapped or agent
     if basis is not None and basis in settings.fan_out:
-        return Routed(basis, agents=tuple(settings.fan_out[basis]))
+        return Routed(basis, agents=tuple(settings.fan_out[basis]), named=mapped)
     if target is None and source is not None:
         if servers is None:
             raise AssertionError("a row that names its source needs the servers' configuration")
-        target = servers.agent_of_source(source)
+        # A map of repeats knows such a row by its source only.
+        return Routed(source, named=servers.agent_of_source(source))
     if target is None:
         raise ValueError("the row names neither agent_ref nor task_source: give --agent, or agent.agent_map._default")
-    return Routed(basis or target, agents=(target,))
+    return Routed(basis or target, agents=(target,), named=mapped)
 
 
 def target_of(row: Mapping[str, Any], servers: Servers) -> Server:
