@@ -74,6 +74,9 @@ def _parser() -> CommandParser:
     parser.add_argument("--agent-type", metavar="TYPE", help="how the model is asked")
     parser.add_argument("--no-serve", action="store_true", help="the running servers of a NeMo Gym run and grade the rows")
     parser.add_argument("-a", "--agent", metavar="NAME", help="with --no-serve: the server that runs every row")
+    parser.add_argument(
+        "--allow-unsupported-pairing", action="store_true", help="with --no-serve: agents a verifier leaves out"
+    )
     parser.add_argument("--interleave-repeats", action="store_true", help="start each task's first repeat before any second")
     parser.add_argument("--no-health-check", action="store_true", help="leave out the health check after collection")
     parser.add_argument("--resume", action="store_true", help="accepted for NeMo Gym users: runs always resume")
@@ -158,6 +161,8 @@ def _with_flags(data: dict[str, Any], args: argparse.Namespace) -> dict[str, Any
             merged[key] = data[key] if same else {"type": kind}
     if args.agent is not None:
         merged["agent_name"] = args.agent
+    if args.allow_unsupported_pairing:
+        merged["allow_unsupported_pairing"] = True
     return merged
 
 

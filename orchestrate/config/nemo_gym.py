@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 AGENT: Final = "nemo_gym"
 #: Keys of NeMo Gym's collection configuration that are settings of the agent here.
 AGENT_KEYS: Final = frozenset(
-    {"agent_name", "agent_map", "fan_out", "head_server", "skills"}
+    {"agent_name", "agent_map", "fan_out", "head_server", "skills", "allow_unsupported_pairing"}
     | {"environment_routing_mode", "environment_server_name", "environment_server_routes"}
 )
 RETRY_KEYS: Final = frozenset({"retry_terminal_timeouts", "retry_invalid_judge_responses"})

@@ -204,6 +204,9 @@ OWN = {"agent_ref": {"name": AGENT}}
         ),
         pytest.param({**OWN, "_ng_rollout_id": "a b"}, {}, DatasetError, "_ng_rollout_id 'a b'", id="id-with-a-blank"),
         pytest.param({**OWN, "_ng_rollout_id": "x-a2"}, {}, DatasetError, "ends as attempts do", id="id-like-an-attempt"),
+        pytest.param(
+            {**OWN, "_ng_rollout_id": "0-1"}, {}, DatasetError, "looks like a task and its repeat", id="id-like-a-place"
+        ),
         pytest.param({**OWN, "_ng_task_index": -1}, {}, DatasetError, "_ng_task_index is -1", id="negative-number"),
         pytest.param(
             {**OWN, "responses_create_params": {"input": "x"}},
@@ -274,3 +277,20 @@ def test_settings_that_contradict_themselves_are_refused(bench: NemoBench, agent
 
     with pytest.raises(ConfigError, match=words):
         bench.prepare(agent=agent)
+
+
+def test_an_explicit_id_may_occur_once(bench: NemoBench) -> None:
+    bench.tasks({"_ng_rollout_id": "x"}, {"_ng_rollout_id": "x"})
+
+    with pytest.raises(DatasetError, match="'x' occurs twice"):
+        bench.prepare()
+
+
+def test_an_agent_that_the_verifier_leaves_out_runs_only_when_that_is_asked_for(bench: NemoBench, stub: NemoStub) -> None:
+    stub.config["math"]["resources_servers"]["math"]["allowed_agents"] = ["tool_agent"]
+    bench.tasks({})
+
+    with pytest.raises(ConfigError, match="takes agents of type tool_agent, and 'math_simple_agent' is a simple_agent"):
+        bench.prepare()
+
+    assert len(bench.inventory(agent={"allow_unsupported_pairing": True})) == 1

@@ -18,7 +18,7 @@ from collector.agents.nemo_gym.identity import difference_of, servers_identity
 from collector.agents.nemo_gym.materialize import NemoGymRows
 from collector.agents.nemo_gym.reply import episode_outcome_of, outcome_of
 from collector.agents.nemo_gym.routing import is_materialized_task, target_of
-from collector.agents.nemo_gym.servers import AGENTS, ENVIRONMENTS, Server, Servers, attributed_agent
+from collector.agents.nemo_gym.servers import AGENTS, ENVIRONMENTS, Server, Servers, attributed_agent, reference_name
 from collector.agents.nemo_gym.settings import NemoGymSettings
 from collector.agents.requests import Sender, unusable_reply
 from collector.errors import IdentityError
@@ -58,7 +58,12 @@ class NemoGymAgent(Agent[NemoGymSettings]):
 
     def check_row(self, row: dict[str, Any]) -> None:
         """Raise ConfigError when no server of the configuration runs ``row``, ValueError when the row cannot be sent."""
-        self.target_of(row)
+        server = target_of(row, self._checked)
+        agent = reference_name(row.get("agent_ref")) or attributed_agent(server)
+        # The servers may have been started with the guard waived.
+        is_waived = self.settings.allow_unsupported_pairing or self._checked.config.get("allow_unsupported_pairing") is True
+        if agent is not None and not is_waived:
+            self._checked.check_supported(agent, row.get("task_source"))
         if not is_materialized_task(row) and not isinstance(row.get("responses_create_params"), dict):
             raise ValueError("the row has no responses_create_params object")
 

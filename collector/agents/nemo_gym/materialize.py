@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 _ROLLOUT_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 #: Attempts are told apart by this ending.
 _ATTEMPT_ENDING: Final = re.compile(r"-a[1-9][0-9]*\Z", re.ASCII)
+#: Ids of rows that give none.
+_COUNTED_ID: Final = re.compile(r"[0-9]+-[0-9]+", re.ASCII)
 #: Keys of collectors that a dataset may have; rows that were prepared before carry their numbers.
 _MAY_GIVE: Final = frozenset({rows.TASK_INDEX, rows.ROLLOUT_INDEX, rows.ROLLOUT_ID})
 
@@ -46,6 +48,7 @@ class NemoGymRows:
         self._given: set[int] = set()
         self._repeats: Counter[int] = Counter()
         self._names: set[str] = set()
+        self._ids: set[str] = set()
 
     def rows_of(self, line: bytes, row: dict[str, Any]) -> Iterator[tuple[int, int, dict[str, Any]]]:
         """(task, repeat, row) for each rollout of the dataset's ``line``. Raises ValueError or ConfigError."""
@@ -106,6 +109,8 @@ class NemoGymRows:
             raise ValueError(f"{rows.ROLLOUT_ID} {rollout_id!r} is not letters, digits, '.', '_' and '-'")
         if isinstance(rollout_id, str) and _ATTEMPT_ENDING.search(rollout_id):
             raise ValueError(f"{rows.ROLLOUT_ID} {rollout_id!r} ends as attempts do (-a1, -a2)")
+        if isinstance(rollout_id, str) and _COUNTED_ID.fullmatch(rollout_id):
+            raise ValueError(f"{rows.ROLLOUT_ID} {rollout_id!r} looks like a task and its repeat, which rows without one have")
 
     def _with_parameters(self, row: dict[str, Any]) -> dict[str, Any]:
         params = row.get("responses_create_params", {})
@@ -145,4 +150,8 @@ class NemoGymRows:
         rollout_id = row.get(rows.ROLLOUT_ID)
         if rollout_id is not None and (is_one_of_many or repeat):
             row = {**row, rows.ROLLOUT_ID: f"{rollout_id}-r{repeat}"}
+        if rollout_id is not None:
+            if row[rows.ROLLOUT_ID] in self._ids:
+                raise ValueError(f"{rows.ROLLOUT_ID} {row[rows.ROLLOUT_ID]!r} occurs twice")
+            self._ids.add(row[rows.ROLLOUT_ID])
         return seeded(row, repeat) if self._run.num_repeats_add_seed else row

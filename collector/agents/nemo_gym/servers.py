@@ -113,6 +113,18 @@ class Servers:
             raise ConfigError(what, f"Name one: agent_map={{{source}: AGENT}}.", self.origin)
         return users[0]
 
+    def check_supported(self, agent: str, source: str | None) -> None:
+        """Raise ConfigError when the verifier of ``agent``'s rows, or of ``source``, takes no agent of its type."""
+        server = self.by_name[agent]
+        for name in (source, reference_name(server.settings.get("resources_server"))):
+            verifier = self.by_name.get(name or "")
+            allowed = verifier.settings.get("allowed_agents") if verifier and verifier.kind == RESOURCES else None
+            types = [allowed] if isinstance(allowed, str) else allowed
+            if types and isinstance(types, list) and server.implementation not in types:
+                what = f"resources server {name!r} takes agents of type {', '.join(map(str, types))}, and {agent!r} is a "
+                fix = "Route the rows to another agent, or set allow_unsupported_pairing."
+                raise ConfigError(f"{what}{server.implementation}.", fix, self.origin)
+
     def url(self, server: Server) -> str:
         """``http://<host>:<port>`` of ``server``. Raises ConfigError when its block does not say."""
         try:

@@ -58,6 +58,9 @@ class NemoGymSettings(AgentSettings):
         default_factory=dict[str, str], description="taskset to environment server"
     )
     skills: Skills | None = None
+    allow_unsupported_pairing: bool = Field(
+        default=False, description="also agents that a resources server's allowed_agents leaves out"
+    )
 
     @property
     def routes(self) -> dict[str, str]:
