@@ -53,6 +53,16 @@ def _binned(ordered: Sequence[float], figures: tuple[tuple[str, str], ...]) -> D
     return Distribution(tuple(labels), tuple(counts), figures)
 
 
+def ticks(most: float, *, whole: bool = False) -> list[float]:
+    """Four to six round numbers from 0 to ``most`` or just below it, for an axis; only integers with ``whole``."""
+    if most <= 0:
+        return [0.0]
+    power = 10.0 ** math.floor(math.log10(most))
+    wanted = (power * factor for factor in (0.1, 0.2, 0.25, 0.5, 1.0, 2.0))
+    step = next(step for step in wanted if most / step < 6 and (not whole or (step >= 1 and step.is_integer())))
+    return [step * number for number in range(int(most / step + 1e-9) + 1)]
+
+
 def short(value: float) -> str:
     """Three digits, thousands separated."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from importlib.util import find_spec
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
+from unicodedata import east_asian_width
 from xml.etree.ElementTree import Element
 
 from markupsafe import Markup
@@ -13,7 +15,7 @@ from markupsafe import Markup
 from collector.coverage import Coverage
 from collector.errors import RequestError
 from collector.outcomes import RolloutState
-from orchestrate.report.bins import Distribution
+from orchestrate.report.bins import Distribution, ticks
 from orchestrate.report.sessions import SessionSpan
 
 if TYPE_CHECKING:
@@ -66,7 +68,9 @@ def histogram(found: Distribution, title: str, colour: str, name: str) -> Markup
     """Bars over bins. ``name`` is unique on the page."""
     import pygal  # noqa: PLC0415 - as above
 
-    chart = pygal.Bar(**_look([colour], height=240), show_legend=False, spacing=2)
+    look = {**_look([colour], height=240), "show_minor_y_labels": True}
+    chart = pygal.Bar(**look, show_legend=False, spacing=2, range=(0, max(found.counts)))
+    chart.y_labels = ticks(max(found.counts), whole=True)
     chart.x_labels = list(found.labels)
     step = max(1, len(found.labels) // 4)
     # The last bin may hold what lies far out, which its label says.
@@ -85,13 +89,15 @@ def timeline(spans: Sequence[SessionSpan], name: str) -> Markup | None:
 
     lines = {shard: line for line, shard in enumerate(_shown_shards(spans), start=1)}
     start = min(span.begin for span in spans)
-    unit, size = _time_unit(max(span.end for span in spans) - start)
+    whole = max(span.end for span in spans) - start
+    unit, size = _time_unit(whole)
     look = {**_look(list(SESSION_COLOURS.values()), height=70 + 17 * len(lines), line_width="6"), "show_minor_y_labels": True}
     chart = pygal.XY(
         **look, allow_interruptions=True, show_dots=True, dots_size=3, x_title=f"{unit} since the first session",
         show_legend=False,
     )  # fmt: skip
     chart.x_value_formatter = "{:.3g}".format
+    chart.x_labels = ticks(whole / size)
     step = -(-len(lines) // 20)
     chart.y_labels = [{"value": -line, "label": f"shard {shard}"} for shard, line in lines.items() if (line - 1) % step == 0]
     chart.range = (-len(lines) - 0.5, 0)
@@ -150,7 +156,10 @@ def _look(colours: Sequence[str], *, height: int, line_width: str = "0") -> dict
 
 
 def _label(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    """``text`` in a width of ``limit`` letters; signs of East Asian scripts are as wide as two."""
+    widths = accumulate(1 + (east_asian_width(sign) in {"W", "F"}) for sign in text)
+    fits = sum(width <= limit for width in widths)
+    return text if fits == len(text) else text[: fits - 1] + "…"
 
 
 def _svg(chart: Graph, title: str, name: str) -> Markup:

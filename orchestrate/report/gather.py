@@ -23,6 +23,7 @@ from orchestrate.health import runs_in
 from orchestrate.named import named
 from orchestrate.report.samples import FailureExample, RowFigures, failures_in, figures_of, row_files
 from orchestrate.report.sessions import SessionSpan, spans_of
+from orchestrate.report.text import counted
 from orchestrate.rundir import RunDir, read_plan
 
 
@@ -145,14 +146,14 @@ def _facts(places: Sequence[Place], *, content: bool) -> tuple[BenchmarkFacts, .
 
 def _benchmark(place: Place, *, content: bool) -> BenchmarkFacts:
     shards = [_shard(index, run, place.retry, content=content) for index, run in enumerate(place.shards)]
-    counted = [shard.coverage for shard in shards if shard.coverage is not None]
-    missing = len(shards) - len(counted)
+    readable = [shard.coverage for shard in shards if shard.coverage is not None]
+    missing = len(shards) - len(readable)
     return BenchmarkFacts(
         name=place.name,
-        coverage=_whole(counted, place) if counted else None,
+        coverage=_whole(readable, place) if readable else None,
         shards=shards,
         figures=figures_of(row_files(place.merged, place.shards), content=content),
-        projection=_projection(place) + (f"; {missing} shards cannot be read" if missing else ""),
+        projection=_projection(place) + (f"; cannot be read: {counted(missing, 'shard')}" if missing else ""),
         health=_health(place.merged),
     )
 
@@ -193,7 +194,7 @@ def _projection(place: Place) -> str:
     except GymEvalError as error:
         return f"not merged: {error}"
     if receipt is not None:
-        return f"merged: {receipt.output.rows:,} rows{' (partial)' if receipt.partial else ''}"
+        return f"merged: {counted(receipt.output.rows, 'row')}{' (partial)' if receipt.partial else ''}"
     return "one shard, its rows are the result" if place.merged in place.shards else "not merged"
 
 

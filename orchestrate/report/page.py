@@ -14,7 +14,7 @@ from merge.health.checks import Verdict
 from orchestrate.report import charts
 from orchestrate.report.bins import Distribution, distribute, short
 from orchestrate.report.gather import BenchmarkFacts, RunFacts, ShardFacts, each_failure
-from orchestrate.report.text import plain
+from orchestrate.report.text import counted, plain
 
 #: Tiles of a heat map; a run with more shards shows the worst.
 MOST_TILES: Final = 1000
@@ -48,14 +48,14 @@ def render_page(run: RunFacts, *, content: bool, version: str, made_at: str) -> 
         loader=PackageLoader("orchestrate.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    counted = [(plain(one.name, 60), one.coverage) for one in run.benchmarks if one.coverage is not None]
+    covered = [(plain(one.name, 60), one.coverage) for one in run.benchmarks if one.coverage is not None]
     page = environment.get_template("page.html.j2").render(
         title=plain(run.title, 120),
         path=plain(str(run.path), 400),
         made_at=made_at,
         version=version,
         content=content,
-        bars=charts.state_bars(counted) if counted else None,
+        bars=charts.state_bars(covered) if covered else None,
         colours={state.value: colour for state, colour in charts.STATE_COLOURS.items()},
         endings=charts.SESSION_COLOURS,
         benchmarks=[_section(one, number) for number, one in enumerate(run.benchmarks)],
@@ -77,10 +77,10 @@ def _section(facts: BenchmarkFacts, number: int) -> dict[str, Any]:
         "timeline": timeline,
         "sessions": _sessions(facts),
         "plots": _plots(facts, number),
-        "failures": [(plain(kind, 80), count, examples) for kind, count, examples in each_failure(facts)],
+        "failures": [(plain(kind, 80), counted(count, "rollout"), examples) for kind, count, examples in each_failure(facts)],
         "health": _health(facts.health),
         "examples": facts.figures.examples,
-        "unreadable": facts.figures.unreadable,
+        "unreadable": counted(facts.figures.unreadable, "row") if facts.figures.unreadable else "",
     }
 
 
@@ -90,15 +90,15 @@ def _score(facts: BenchmarkFacts) -> dict[str, str]:
     if coverage is None:
         mean = short(sum(rewards) / len(rewards)) if rewards else "no score"
         return {
-            "score": mean, "rests_on": f"{len(rewards):,} scored rows", "share": "",
+            "score": mean, "rests_on": counted(len(rewards), "scored row"), "share": "",
             "bounds": "These rows have no journal: how many were expected is not known.", "notes": "",
         }  # fmt: skip
-    notes = [f"{coverage.truncated:,} answers stopped at a token limit"] if coverage.truncated else []
-    notes += [f"{coverage.unfinished:,} rollouts are unfinished"] if coverage.unfinished else []
+    notes = [f"{counted(coverage.truncated, 'answer')} stopped at a token limit"] if coverage.truncated else []
+    notes += [f"unfinished: {counted(coverage.unfinished, 'rollout')}"] if coverage.unfinished else []
     notes += [] if coverage.identity_verified else ["the experiment's identity is not verified"]
     return {
         "score": "no score" if coverage.mean is None else f"{coverage.mean:.4g}",
-        "rests_on": f"{coverage.measured:,} of {coverage.expected:,} rollouts",
+        "rests_on": f"{coverage.measured:,} of {counted(coverage.expected, 'rollout')}",
         "share": f"{100 * coverage.measured / max(1, coverage.expected):.3g} %",
         "bounds": _bounds(coverage),
         "notes": "; ".join(notes),
@@ -137,7 +137,7 @@ def _tile(shard: ShardFacts) -> Tile:
     coverage, done = shard.coverage, _done(shard)
     hint = (
         f"shard {shard.index}: {coverage.completed} of {coverage.expected} completed, score "
-        f"{'none' if coverage.mean is None else short(coverage.mean)}, {len(shard.sessions)} sessions"
+        f"{'none' if coverage.mean is None else short(coverage.mean)}, {counted(len(shard.sessions), 'session')}"
     )
     # From pale to dark with the share that is completed; whole shards stand out from nearly whole ones.
     lightness = 92 - 50 * done if done < 1 else 32
@@ -151,7 +151,7 @@ def _sessions(facts: BenchmarkFacts) -> str:
         return ""
     cut = sum(span.is_cut_off for span in spans)
     shards = len({span.shard for span in spans})
-    told = f"{len(spans):,} sessions on {shards:,} shards; {cut:,} of them were cut off (preempted, killed or lost)."
+    told = f"{counted(len(spans), 'session')} on {counted(shards, 'shard')}; {cut:,} cut off (preempted, killed or lost)."
     return told + (f" The {charts.MOST_LINES} shards with the most sessions are drawn." if shards > charts.MOST_LINES else "")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -57,25 +58,34 @@ class RowFigures:
 
     def see(self, line: bytes, *, with_example: bool) -> None:
         """Take the numbers of one row, and its text as an example while few were taken."""
+        wants_example = with_example and len(self.examples) < MOST_EXAMPLES
         try:
             row = rows.parse_part(_decoder, line)
+            # A text that is looked at is read whole; what of a row is only counted need not be readable.
+            example = _answer_example(jsonl.loads(line)) if wants_example else None
         except ValueError:
             self.unreadable += 1
             return
         self.rows += 1
         usage = row.response.usage if row.response else None
         if usage is not None and usage.input_tokens is not None:
-            self.prompt_tokens.append(usage.input_tokens)
+            _add(self.prompt_tokens, usage.input_tokens)
         if usage is not None and usage.output_tokens is not None:
-            self.completion_tokens.append(usage.output_tokens)
+            _add(self.completion_tokens, usage.output_tokens)
         judged = tokens_of({INPUT_TOKENS: row.judge_input_tokens, OUTPUT_TOKENS: row.judge_output_tokens})
         for counts, count in zip((self.judge_prompt_tokens, self.judge_completion_tokens), judged, strict=True):
             if count is not None:
-                counts.append(count)
+                _add(counts, count)
         if is_reward(row.reward) and row.mask_sample is not True:
-            self.rewards.append(row.reward)
-        if with_example and len(self.examples) < MOST_EXAMPLES:
-            self.examples.append(_answer_example(jsonl.loads(line)))
+            _add(self.rewards, row.reward)
+        if example is not None:
+            self.examples.append(example)
+
+
+def _add(numbers: array[float], number: float) -> None:
+    # An integer that no float holds is no count of anything.
+    with suppress(OverflowError):
+        numbers.append(number)
 
 
 @dataclass(frozen=True, slots=True)

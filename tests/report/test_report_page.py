@@ -52,7 +52,7 @@ def test_a_score_stands_beside_what_it_rests_on_and_its_bounds(run: Path) -> Non
     low, high = coverage.bounds
     assert f"{coverage.mean:.4g} mean reward of {coverage.measured} of {coverage.expected} rollouts" in text
     assert f"between {low:.4g} and {high:.4g}" in text
-    assert f"{coverage.unfinished} rollouts are unfinished" in text
+    assert f"unfinished: {coverage.unfinished} rollouts" in text
 
 
 def test_states_add_up_to_what_was_expected(run: Path) -> None:
@@ -66,7 +66,7 @@ def test_preempted_sessions_are_told_from_those_that_ended(run: Path) -> None:
     facts = gather(str(run), content=False).benchmarks[0]
 
     assert [(span.shard, span.number) for span in facts.sessions if span.is_cut_off] == [(0, 0), (2, 0)]
-    assert "8 sessions on 4 shards; 2 of them were cut off" in words(page_of(run))
+    assert "8 sessions on 4 shards; 2 cut off" in words(page_of(run))
 
 
 def test_text_of_models_is_left_out_unless_asked_for(run: Path) -> None:
@@ -117,7 +117,7 @@ def test_rows_without_a_journal_are_shown_without_a_claim_of_coverage(tmp_path: 
 
     assert "0.5 mean reward of 2 scored rows" in text
     assert "how many were expected is not known" in text
-    assert "1 rows cannot be read" in text
+    assert "cannot be read: 1 row" in text
 
 
 def test_a_shard_that_cannot_be_read_is_named_and_its_rollouts_stay_expected(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_shard_that_cannot_be_read_is_named_and_its_rollouts_stay_expected(tmp
     assert facts.coverage is not None
     assert facts.coverage.expected == sum(facts.coverage.states.values()) == 30
     assert "shard 1: " in words(page_of(tmp_path / "run"))
-    assert facts.projection == "not merged; 1 shards cannot be read"
+    assert facts.projection == "not merged; cannot be read: 1 shard"
 
 
 def test_a_run_without_a_score_has_none(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_run_without_a_score_has_none(tmp_path: Path) -> None:
 
     text = words(page_of(tmp_path / "bench"))
 
-    assert "no score mean reward of 0 of 3 rollouts" in text
+    assert "no score measured are 0 of 3 rollouts" in text
 
 
 def test_a_directory_without_rollouts_is_refused_and_nothing_is_written(tmp_path: Path) -> None:

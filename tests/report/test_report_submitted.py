@@ -23,7 +23,7 @@ def test_a_submitted_run_is_reported_by_its_name(tmp_path: Path) -> None:
     text = words((project.root / "page.html").read_text())
     assert "mean reward of 4 of 4 rollouts (100 %) every expected rollout is measured" in text
     assert "merged: 4 rows" in text
-    assert "2 sessions on 2 shards; 0 of them were cut off" in text
+    assert "2 sessions on 2 shards; 0 cut off" in text
     assert "0 healthy, 0 unhealthy, 4 unobserved" in text
     assert (project.run_dir / "math" / "rollouts_health.json").is_file()
     assert "health: 0 healthy, 0 unhealthy, 4 unobserved" in project.logs()
