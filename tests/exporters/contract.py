@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from collector import durable
 from collector.artifacts import RunArtifacts
+from collector.durable import writing
 from collector.prepare import validate_settings
 from exporters.base import Exporter, ExportState, RunExportConfig
 from exporters.registry import EXPORTERS, load_run_exporter_class
@@ -170,14 +170,14 @@ class LocalExporterContract(ExporterContract):
         exporter = self.make(tmp_path, merged)
         self.place(tmp_path).parent.mkdir(parents=True, exist_ok=True)
         before = sorted(tmp_path.rglob("*"))
-        write, calls = durable._write_all, count(1)
+        write, calls = writing.write_all, count(1)
 
         def filling(descriptor: int, data: bytes) -> None:
             if next(calls) == number:
                 raise OSError(28, "No space left on device")
             write(descriptor, data)
 
-        monkeypatch.setattr(durable, "_write_all", filling)
+        monkeypatch.setattr(writing, "write_all", filling)
         result = exporter.export(merged)
 
         assert result.state is ExportState.FAILED
@@ -186,14 +186,14 @@ class LocalExporterContract(ExporterContract):
         assert sorted(tmp_path.rglob("*")) == before
 
     def when_it_first_writes(self, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-        write, calls = durable._write_all, count(1)
+        write, calls = writing.write_all, count(1)
 
-        def writing(descriptor: int, data: bytes) -> None:
+        def changing(descriptor: int, data: bytes) -> None:
             if next(calls) == 1:
                 act()
             write(descriptor, data)
 
-        monkeypatch.setattr(durable, "_write_all", writing)
+        monkeypatch.setattr(writing, "write_all", changing)
 
     def test_a_run_that_is_replaced_while_it_is_read_is_no_export(
         self, tmp_path: Path, merged: RunArtifacts, monkeypatch: pytest.MonkeyPatch

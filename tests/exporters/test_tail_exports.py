@@ -204,7 +204,8 @@ def test_what_arrived_before_its_folder_could_not_be_synced_is_found_once_it_can
         sync(path)
 
     with monkeypatch.context() as broken:
-        broken.setattr(durable, "sync_dir", fail_there)
+        for module in (durable, durable.names):
+            broken.setattr(module, "sync_dir", fail_there)
         first, second = (finish(made, exports).exports[name] for _ in range(2))
     third = finish(made, exports).exports[name]
 

@@ -17,7 +17,20 @@ from typing import Any
 from collector import durable
 
 #: The calls by which durable changes a disk, as it finds them.
-_OS_CALLS = ("open", "write", "fsync", "fdatasync", "replace", "rename", "unlink", "fchmod", "ftruncate", "pwrite", "pwritev")
+_OS_CALLS = (
+    "open",
+    "write",
+    "fsync",
+    "fdatasync",
+    "replace",
+    "rename",
+    "link",
+    "unlink",
+    "fchmod",
+    "ftruncate",
+    "pwrite",
+    "pwritev",
+)
 
 
 class CountedOs:
@@ -47,7 +60,8 @@ def main() -> None:
     module, _, name = target.partition(":")
     function = getattr(importlib.import_module(module), name)
     counted = CountedOs(fatal)
-    durable.os = counted  # type: ignore[assignment]
+    for part in (durable.directory, durable.growing, durable.names, durable.publication, durable.writing):
+        part.os = counted  # type: ignore[assignment]
     function(**arguments)
     Path(log).write_text(str(counted.calls))
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from collector import durable
 from collector.outcomes import Failure, Omitted
 from collector.settings import RetrySettings
 from orchestrate.cli.main import main
@@ -56,7 +55,7 @@ def test_a_failing_call_leaves_the_old_file_or_the_new_one_and_no_other(
                 raise OSError(number, os.strerror(number))
         return real(first, *rest)
 
-    monkeypatch.setattr(durable.os, call, failing)
+    monkeypatch.setattr(os, call, failing)
     code = aggregate(made.directory)
     monkeypatch.undo()
 

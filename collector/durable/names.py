@@ -1,0 +1,111 @@
+"""Names of files, durable: creations, renames and removals, and the temporaries of publications."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+_NO_DIRECTORY_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
+
+
+class FileId(NamedTuple):
+    """What the kernel knows a file by; a path can be given to another file, this cannot."""
+
+    dev: int
+    ino: int
+
+    @classmethod
+    def of(cls, info: os.stat_result) -> FileId:
+        return cls(info.st_dev, info.st_ino)
+
+
+def make_dir(path: Path) -> None:
+    """Make ``path`` a directory, parents included, with every new entry durable."""
+    missing: list[Path] = []
+    here = path
+    while not here.is_dir():
+        missing.append(here)
+        here = here.parent
+    for directory in reversed(missing):
+        with suppress(FileExistsError):
+            directory.mkdir()
+        sync_dir(directory.parent)
+
+
+def sync_dir(path: Path) -> None:
+    """Make the names in ``path`` durable: creations, renames and removals."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some network file systems have no such call for directories, and make names durable by themselves or not at all.
+        if error.errno not in _NO_DIRECTORY_SYNC:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def sync_file(path: Path) -> None:
+    """Make the bytes of ``path`` durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove(path: Path) -> None:
+    """Remove the file at ``path`` if there is one, durably."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+        sync_dir(path.parent)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove the directory at ``path`` with all that is in it: its name is gone in one step, the rest may outlive a crash."""
+    temporary = temporary_name(path)
+    os.rename(path, temporary)
+    sync_dir(path.parent)
+    shutil.rmtree(temporary)
+
+
+def rename(source: Path, target: Path) -> None:
+    """Give ``source`` the name ``target`` in the same directory tree, durably."""
+    os.rename(source, target)
+    sync_dir(target.parent)
+    if source.parent != target.parent:
+        sync_dir(source.parent)
+
+
+def sweep(path: Path) -> list[Path]:
+    """Remove the temporaries that a crashed publication of ``path`` left beside it, and name them.
+
+    The caller holds the lock under which ``path`` is published; a live temporary would be removed otherwise.
+    """
+    target = target_of(path)
+    if not target.parent.is_dir():
+        return []
+    name = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}\.tmp")
+    left = [entry for entry in target.parent.iterdir() if name.fullmatch(entry.name) and not entry.is_symlink()]
+    for entry in left:
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            os.unlink(entry)
+    return left
+
+
+def target_of(path: Path) -> Path:
+    """The file that ``path`` means: a symbolic link stands for what it leads to."""
+    return path.resolve() if path.is_symlink() else path
+
+
+def temporary_name(target: Path) -> Path:
+    """A hidden name beside ``target`` that ``sweep`` knows."""
+    return target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")

@@ -1,0 +1,141 @@
+"""Whole files that appear in one step, under a lock's fence where they must."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from collector.durable import names, writing
+
+#: What a file system without hard links answers.
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
+#: Pieces that Linux takes in one call.
+_MOST_PIECES = 1024
+
+
+def publish(path: Path, data: bytes, *, mode: int | None = None, fence: Callable[[], None] | None = None) -> None:
+    """Make ``path`` hold exactly ``data``: after a crash a reader sees the old file or the new one, never a mixture."""
+    with staged(path, mode=mode, fence=fence) as file:
+        file.write(data)
+
+
+def publish_lines(path: Path, lines: Iterable[bytes]) -> None:
+    """``publish`` for a file made of many pieces, written in blocks."""
+    with staged(path) as file:
+        file.write_lines(lines)
+
+
+def publish_new(path: Path, lines: Iterable[bytes], *, fence: Callable[[], None] | None = None) -> None:
+    """``publish_lines`` that raises FileExistsError when ``path`` exists by the time the file is whole.
+
+    ``fence`` as for ``staged``. On a file system without hard links the look and the renaming are two steps.
+    """
+    with staged(path, is_new=True, fence=fence) as file:
+        file.write_lines(lines)
+
+
+def renew(path: Path, fence: Callable[[], None]) -> None:
+    """Give ``path`` a file of its own with the same bytes; ``fence`` as for ``staged``.
+
+    Whoever had the old file open goes on in a file without a name: nothing that it writes is ever read again.
+    """
+    with staged(path, fence=fence) as new, path.open("rb", buffering=0) as old:
+        while block := old.read(writing.BLOCK):
+            new.write(block)
+
+
+@contextmanager
+def staged(
+    path: Path, *, mode: int | None = None, is_new: bool = False, fence: Callable[[], None] | None = None
+) -> Generator[StagedFile]:
+    """Give a file to fill that becomes ``path`` in one step when the block ends, and vanishes when it raises.
+
+    A symbolic link stays and its target is replaced. The mode of an existing file is kept unless ``mode`` is given. With
+    ``is_new`` nothing is replaced: FileExistsError. ``fence`` raises when the lock of ``path`` is lost. It is asked when the
+    temporary file exists: whoever takes the lock after that sweeps it away, and the last step fails with FileNotFoundError.
+    """
+    target = names.target_of(path)
+    if mode is None:
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
+    temporary = names.temporary_name(target)
+    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        if fence is not None:
+            fence()
+        file = StagedFile(descriptor)
+        yield file
+        os.fchmod(descriptor, mode)
+        os.fsync(descriptor)
+        if is_new:
+            _link_new(temporary, target)
+        else:
+            os.replace(temporary, target)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    finally:
+        os.close(descriptor)
+    names.sync_dir(target.parent)
+
+
+def _link_new(temporary: Path, target: Path) -> None:
+    try:
+        os.link(temporary, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if target.exists():
+            raise FileExistsError(errno.EEXIST, "the destination exists already", str(target)) from error
+        os.replace(temporary, target)
+    else:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def _umask() -> int:
+    current = os.umask(0o077)
+    os.umask(current)
+    return current
+
+
+class StagedFile:
+    """A file under a temporary name, written from front to back, or at places that are known before."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.size_bytes = 0
+
+    def write(self, data: bytes) -> None:
+        """Add ``data`` at the end."""
+        writing.write_all(self._descriptor, data)
+        self.size_bytes += len(data)
+
+    def write_lines(self, lines: Iterable[bytes]) -> None:
+        """Add many pieces at the end, written in blocks."""
+        for block in writing.blocks(lines):
+            self.write(block)
+
+    def write_at(self, offset: int, lines: Sequence[memoryview]) -> None:
+        """Put ``lines`` one after the other from ``offset`` on; forked processes may do so side by side, each at its place."""
+        for begin in range(0, len(lines), _MOST_PIECES):
+            group = lines[begin : begin + _MOST_PIECES]
+            size = sum(map(len, group))
+            written = os.pwritev(self._descriptor, group, offset)
+            if written < size:
+                rest = memoryview(b"".join(group))
+                while written < size:
+                    written += os.pwrite(self._descriptor, rest[written:], offset + written)
+            offset += size
+
+    def read_range(self, offset: int, length: int) -> bytes:
+        """``length`` bytes from ``offset``, fewer when the file ends before."""
+        return os.pread(self._descriptor, length, offset)
+
+    def sync(self) -> None:
+        """Make what was written until now durable already; publication does so with all of it."""
+        os.fdatasync(self._descriptor)
