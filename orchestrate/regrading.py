@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import signal
 import sys
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from collector.settings import RetrySettings, RunSettings
 from collector.stop import StopReason, StopRequest
 from exporters.tail import finish_benchmark
 from merge.identity import bind_inputs
-from merge.receipt import read_receipt
+from merge.receipt import Receipt, read_receipt
 from merge.sources import are_legacy, find_runs, read_source
 from orchestrate.config.references import UNKNOWN_PORT_URL
 from orchestrate.health import choose_health
@@ -46,15 +47,14 @@ def find_source(wanted: ReverifySettings) -> Source:
     Raises NotFoundError, RefusedError or IdentityError.
     """
     runs = find_runs([_place_of(wanted.rollouts_jsonl_fpath)])
-    is_merged = False
-    if are_legacy(runs) and len(runs) == 1 and (receipt := read_receipt(runs[0].receipt)) is not None:
-        is_merged = True
+    receipt = read_receipt(runs[0].receipt) if len(runs) == 1 and are_legacy(runs) else None
+    if receipt is not None:
         shards = [RunArtifacts(runs[0].rollouts.parent / record.path) for record in receipt.inputs]
         if wanted.materialized_inputs_jsonl_fpath is None and all(shard.manifest.is_file() for shard in shards):
             runs = shards
     if are_legacy(runs):
-        unseen = _unseen(runs[0]) if is_merged else 0
-        return Source(tuple(runs), inventory=wanted.materialized_inputs_jsonl_fpath, is_verified=is_merged, unseen=unseen)
+        is_verified, unseen = (False, 0) if receipt is None else _told_by(runs[0], receipt)
+        return Source(tuple(runs), inventory=wanted.materialized_inputs_jsonl_fpath, is_verified=is_verified, unseen=unseen)
     if wanted.materialized_inputs_jsonl_fpath is not None:
         what = "materialized_inputs_jsonl_fpath: is for files without a manifest; this run has its own inventory."
         raise ConfigError(what, "Leave --inputs out.")
@@ -118,6 +118,10 @@ async def append_here(
 
     Raises NoTasksError when no shard had anything to judge.
     """
+    output = wanted.output_jsonl_fpath
+    if output is not None and [output.resolve()] != [run.rollouts.resolve() for run in source.runs]:
+        what = f"output_jsonl_fpath: append records into the run that is graded, and this is another file: {output}."
+        raise ConfigError(what, "Leave --output out, or --append.")
     stop = _listen()
     found: list[Coverage] = []
     left: list[Coverage] = []
@@ -173,15 +177,18 @@ def _place_of(path: Path) -> Path:
     return path if path.exists() or path.suffix == ".jsonl" else named(str(path)).path
 
 
-def _unseen(merged: RunArtifacts) -> int:
-    """How many rollouts of a merged file's run are not in it, by the coverage beside it."""
+def _told_by(merged: RunArtifacts, receipt: Receipt) -> tuple[bool, int]:
+    """Of a merged file alone: whether it is what was published of a verified run, and how many rollouts are not in it."""
     try:
         coverage = jsonl.loads(merged.coverage.read_bytes())
-        receipt = read_receipt(merged.receipt)
+        with merged.rollouts.open("rb") as file:
+            is_published = hashlib.file_digest(file, "sha256").hexdigest() == receipt.output.sha256
     except (OSError, ValueError):
-        return 0
-    expected = coverage.get("expected") if isinstance(coverage, dict) else None
-    return max(0, expected - receipt.output.rows) if isinstance(expected, int) and receipt is not None else 0
+        return False, 0
+    told: dict[str, Any] = coverage if isinstance(coverage, dict) else {}
+    expected = told.get("expected")
+    unseen = max(0, expected - receipt.output.rows) if isinstance(expected, int) else 0
+    return is_published and told.get("identity_verified") is True, unseen
 
 
 def _verifier_of(wanted: ReverifySettings, saved: dict[str, Any], source: Source) -> dict[str, Any]:

@@ -118,12 +118,14 @@ class GymServerVerifier(Verifier[GymServerSettings]):
         if isinstance(reply, Failure):
             return judge_failed(reply, answer)
         try:
-            outcome = outcome_of(jsonl.loads(reply.body), body, None)
+            outcome = outcome_of(jsonl.loads(reply.body), None)
         except ValueError as error:
             return judge_failed(unusable_reply(reply, str(error)), answer)
         match outcome:
             case Completed(verdict=verdict):
-                return verdict
+                # Requests are echoed; what is as it was sent is in the row already.
+                own = {key: value for key, value in verdict.extra.items() if key not in body or body[key] != value}
+                return dataclasses.replace(verdict, extra=own)
             case Failure():
                 is_judges = outcome.failure_class in {FailureClass.JUDGE_FAILED, FailureClass.JUDGE_INVALID}
                 return dataclasses.replace(outcome, response=answer.response) if is_judges else outcome

@@ -129,6 +129,9 @@ async def regrade(
     Raises what ``collect`` raises.
     """
     target, answers, chooser = plan.target, plan.chosen.answers, plan.chosen.chooser
+    async with verifier:
+        # What keeps it from starting, a key that is not set for example, is told before anything is written.
+        pass
     with ShardLock(target.lock, since=_now()) as lock:
         prepare_output(target, answers.lines, plan.manifest, overwrites=plan.overwrites)
         prepared()

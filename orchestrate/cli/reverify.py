@@ -103,7 +103,8 @@ def _settings(args: argparse.Namespace) -> ReverifySettings:
     try:
         return ReverifySettings.model_validate({key: value for key, value in composed.items() if not key.startswith("_")})
     except ValidationError as error:
-        problems = [_with_flag(problem) for problem in problems_of(error, ReverifySettings)]
+        # Problems between keys are told of the whole, and name their keys.
+        problems = [_with_flag(problem.removeprefix("the file: ")) for problem in problems_of(error, ReverifySettings)]
         raise ConfigError("; ".join(problems) + ".", where=where) from error
 
 

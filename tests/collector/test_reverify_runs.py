@@ -100,6 +100,27 @@ def test_a_merged_file_is_graded_by_its_shards_while_they_are_there(tmp_path: Pa
     assert warned == ["1 rollouts of the merged run have no row and are not counted: name its directory to keep them"]
 
 
+def test_a_merged_file_that_was_edited_is_vouched_for_by_nothing(tmp_path: Path) -> None:
+    made = two_shards(tmp_path)
+    merge_paths([made.directory], made.merged.rollouts, retry=RetrySettings())
+    (made.directory / "shards").rename(tmp_path / "elsewhere")
+    made.merged.rollouts.write_bytes(made.merged.rollouts.read_bytes().replace(b'"five"', b'"four"'))
+
+    result, _ = regrade(made.merged.rollouts, tmp_path / "new.jsonl", **NUMBER)
+
+    assert not result.coverage.identity_verified
+
+
+def test_a_verifier_that_cannot_start_leaves_nothing_behind(tmp_path: Path) -> None:
+    made = two_shards(tmp_path)
+    judge = {"type": "judge", "base_url": "http://127.0.0.1:1/v1", "model": "m", "api_key_env": "NO_SUCH_KEY_OF_A_JUDGE"}
+
+    with pytest.raises(ConfigError, match="NO_SUCH_KEY_OF_A_JUDGE is not set"):
+        regrade(made.directory, tmp_path / "new.jsonl", verifier={**judge, "prompt": {"user": "{model_answer}"}})
+
+    assert not list(tmp_path.glob("new*"))
+
+
 def test_answers_without_a_score_get_one(tmp_path: Path) -> None:
     """A run that only executed is graded afterwards."""
     made = plan(tmp_path / "bench", shards=1, tasks=2)
