@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from merge.receipt import file_sha256
 from tests.exporters.contract import ExporterContract
 from tests.exporters.made_runs import PROBE, merged_run
 from tests.exporters.mlflow_server import MlflowServer, values_of
+from tests.exporters.silent_server import silent_server
 from tests.merge.build import answered
 
 pytestmark = pytest.mark.timeout(240)
@@ -199,25 +199,10 @@ def test_an_unreachable_server_is_a_failure_in_time_without_its_password(
 
 def test_a_silent_server_is_a_failure_in_time(tmp_path: Path) -> None:
     artifacts = merged_run(tmp_path / "b")
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        held: list[socket.socket] = []
-        threading.Thread(target=lambda: _accept(silent, held), daemon=True).start()
-        started = time.monotonic()
+    started = time.monotonic()
 
-        uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
+    with silent_server() as uri:
         result = make_exporter("mlflow", {"tracking_uri": uri, "timeout_s": 8}, artifacts).export(artifacts)
 
-        assert "did not answer within 8 s" in result.message
-        assert time.monotonic() - started < 30
-        for connection in held:
-            connection.close()
-
-
-def _accept(listening: socket.socket, held: list[socket.socket]) -> None:
-    while True:
-        try:
-            held.append(listening.accept()[0])
-        except OSError:
-            return
+    assert "did not answer within 8 s" in result.message
+    assert time.monotonic() - started < 30

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from exporters.direct import export_run
 from exporters.registry import make_exporter
 from tests.exporters.contract import ExporterContract
 from tests.exporters.made_runs import PROBE, merged_run
+from tests.exporters.silent_server import silent_server
 from tests.exporters.wandb_stand_in import WandbStandIn
 from tests.merge.build import answered
 
@@ -161,29 +160,13 @@ def test_without_a_key_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_silent_server_is_a_failure_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
     artifacts = merged_run(tmp_path / "b")
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        held: list[socket.socket] = []
-        threading.Thread(target=lambda: _accept(silent, held), daemon=True).start()
-        started = time.monotonic()
+    started = time.monotonic()
 
-        result = export(
-            artifacts, mode="online", base_url=f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_s=10, request_timeout_s=3
-        )
+    with silent_server() as uri:
+        result = export(artifacts, mode="online", base_url=uri, timeout_s=10, request_timeout_s=3)
 
-        assert not result.is_success
-        assert time.monotonic() - started < 40
-        for connection in held:
-            connection.close()
-
-
-def _accept(listening: socket.socket, held: list[socket.socket]) -> None:
-    while True:
-        try:
-            held.append(listening.accept()[0])
-        except OSError:
-            return
+    assert not result.is_success
+    assert time.monotonic() - started < 40
 
 
 def test_what_waits_is_whole_in_its_folder_and_what_ended_exports_left_is_gone(tmp_path: Path) -> None:
@@ -223,7 +206,7 @@ def test_what_waits_can_be_sent_by_wandb_itself(tmp_path: Path) -> None:
     with WandbStandIn() as server:
         environ = {**os.environ, "WANDB_API_KEY": "k" * 40, "WANDB_BASE_URL": server.uri, "HOME": str(tmp_path / "other")}
         command = [sys.executable, "-m", "wandb", "sync", str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=120, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=tmp_path, timeout=120, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = server.runs.values()
