@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from collector import durable
 from collector.durable import StagedFile
@@ -22,6 +23,8 @@ from merge.table import RowTable
 _WORTH_IT: Final = 32 << 20
 #: Bytes read at once for the digest.
 _CHUNK: Final = 1 << 20
+#: Bytes after which what is written is made durable beside the work.
+_SYNC_EVERY: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +55,51 @@ def publish_parts(target: Path, parts: Sequence[Part]) -> Written:
     stretches = [(part, stretch) for part in parts for stretch in plan_stretches(part.shards)]
     places = list(accumulate((stretch.size for _, stretch in stretches), initial=0))
     hasher = hashlib.sha256()
-    with durable.staged(target) as file:
-        tasks = _copies(stretches, places, file)
-        for (part, stretch), place, numbers in zip(
-            stretches, places, run_tasks(tasks, is_worth_it=places[-1] >= _WORTH_IT), strict=False
-        ):
+    with durable.staged(target) as file, _EarlySync(file) as early:
+        copies = run_tasks(_copies(stretches, places, file), is_worth_it=places[-1] >= _WORTH_IT)
+        for (part, stretch), place, numbers in zip(stretches, places, copies, strict=False):
             # A digest goes from front to back and cannot be shared out; it is of what the file holds by now.
             for begin in range(place, place + stretch.size, _CHUNK):
                 hasher.update(file.read_range(begin, min(_CHUNK, place + stretch.size - begin)))
             part.table.add(numbers)
+            early.reach(place + stretch.size)
+        early.end()
         for part in parts:
             for shard in part.shards:
                 shard.check_payload()
     rows = sum(len(shard.rows) for part in parts for shard in part.shards)
     return Written(rows, places[-1], hasher.hexdigest())
+
+
+class _EarlySync:
+    """Makes a long file durable while it is being written, so that nobody waits for all of it at its end."""
+
+    def __init__(self, file: StagedFile) -> None:
+        self._file = file
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="early-sync")
+        self._running: Future[None] | None = None
+        self._next = _SYNC_EVERY
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._thread.shutdown()
+
+    def reach(self, size_bytes: int) -> None:
+        """So much is written. Raises OSError for what the disk did not take: the kernel tells it only once."""
+        if size_bytes < self._next or (self._running is not None and not self._running.done()):
+            return
+        if self._running is not None:
+            self._running.result()
+        # A thread, begun when the processes that help are there already: a fork would copy its locks.
+        self._running = self._thread.submit(self._file.sync)
+        self._next = size_bytes + _SYNC_EVERY
+
+    def end(self) -> None:
+        """Wait for what is under way. Raises like ``reach``."""
+        if self._running is not None:
+            self._running.result()
 
 
 def _copies(

@@ -17,6 +17,7 @@ from collector.durable import StagedFile
 from collector.errors import CorruptArtifactError, RefusedError, UnavailableError
 from collector.outcomes import Omitted
 from collector.settings import RetrySettings
+from merge import publish
 from merge.command import merge_paths
 from merge.publish import Part, publish_parts
 from merge.receipt import ProjectionState, check_projection
@@ -183,6 +184,26 @@ def test_a_full_disk_is_told_in_one_line_and_the_next_merge_makes_it_whole(
     assert check_projection(made.merged).state is ProjectionState.ABSENT
     merge_paths([made.directory], made.merged.rollouts)
     assert check_projection(made.merged).state is ProjectionState.VERIFIED
+
+
+def test_a_disk_that_fails_while_rows_are_still_copied_is_told_and_the_old_target_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plan(tmp_path / "b", shards=2, tasks=4)
+    fill_all(made, lambda *_: answered())
+    made.merged.rollouts.write_bytes(b"old\n")
+
+    def failing(file: StagedFile) -> None:
+        raise OSError(5, "Input/output error")
+
+    # The kernel tells of bytes that it lost once: a later fsync of the whole file says that all is well.
+    monkeypatch.setattr(publish, "_SYNC_EVERY", 1)
+    monkeypatch.setattr(StagedFile, "sync", failing)
+    with pytest.raises(UnavailableError, match="Input/output error"):
+        merge_paths([made.directory], made.merged.rollouts)
+
+    assert made.merged.rollouts.read_bytes() == b"old\n"
+    assert not list(made.directory.glob(".*.tmp"))
 
 
 def test_a_file_that_is_replaced_while_it_is_merged_is_refused(tmp_path: Path) -> None:
