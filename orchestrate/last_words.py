@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import re
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
 #: How a job begins the line that it ends with.
 _ERROR: Final = "gym eval: "
+#: How an error about one shard begins.
+_SHARD: Final = re.compile(r"(?P<benchmark>.+) shard \d+ of \d+: ")
 #: Bytes at a log's end in which that line is looked for.
 _TAIL: Final = 16_384
 #: Different reasons that are shown; more are counted.
 _MOST: Final = 3
 
 
-def last_words(logs: Path) -> list[str]:
-    """The last error of each job log in ``logs``, newest first, equal ones once; at most three, then how many more."""
+def last_words(logs: Path, *, of: str | None = None) -> list[str]:
+    """The errors that each job log in ``logs`` ends with, newest first, equal ones once; at most three, then how many more.
+
+    With ``of`` those about shards of other benchmarks are left out: packed jobs end with one for each of their shards.
+    """
     files = sorted(logs.glob("job-*.log"), key=lambda path: path.stat().st_mtime, reverse=True)
-    said = list(dict.fromkeys(word for path in files if (word := _error_in(path)) is not None))
+    said = list(dict.fromkeys(word for path in files for word in _errors_in(path) if _is_about(word, of)))
     more = [f"and {len(said) - _MOST} other reasons"] if len(said) > _MOST else []
     return said[:_MOST] + more
 
 
-def _error_in(path: Path) -> str | None:
+def _is_about(word: str, benchmark: str | None) -> bool:
+    place = _SHARD.match(word)
+    return benchmark is None or place is None or place["benchmark"] == benchmark
+
+
+def _errors_in(path: Path) -> list[str]:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _TAIL))
         lines = file.read().decode("utf-8", errors="replace").splitlines()
     # A job that ended well afterwards, after a requeue say, has nothing to explain.
-    last = next((line for line in reversed(lines) if line.strip()), "")
-    return last.removeprefix(_ERROR) if last.startswith(_ERROR) else None
+    said = takewhile(lambda line: line.startswith(_ERROR), (line for line in reversed(lines) if line.strip()))
+    return [line.removeprefix(_ERROR) for line in said][::-1]

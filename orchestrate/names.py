@@ -10,6 +10,7 @@ SLUG_LIMIT = 160
 #: Names that a run directory uses itself.
 RESERVED = frozenset(
     {"plan.json", "resolved-config.yaml", "gym-job.json", "submissions.jsonl", "submit.lock", "slots", "shard-facts.json"}
+    | {"packs"}
 )
 
 

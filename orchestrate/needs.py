@@ -14,7 +14,7 @@ from orchestrate.executors.base import Executor
 from orchestrate.plan import BenchmarkPlan, SubmitPlan
 from orchestrate.rundir import RunDir
 from orchestrate.scheduler import JobFact
-from orchestrate.submissions import Outcome, ShardNeed, Submission, latest_finisher, latest_jobs, shard_needs
+from orchestrate.submissions import Outcome, ShardNeed, Submission, latest_finisher, latest_jobs, questions, shard_needs
 from orchestrate.tail import is_finished
 
 
@@ -30,7 +30,7 @@ class Needs:
 
 def ask_needs(run: RunDir, plan: SubmitPlan, executor: Executor, submissions: Sequence[Submission]) -> Needs:
     """What the run needs now, after one question to the scheduler."""
-    facts = executor.scheduler.ask({s.token: list(s.jobs.values()) for s in submissions if s.jobs})
+    facts = executor.scheduler.ask(questions(submissions))
     found: dict[str, dict[int, ShardNeed]] = {}
     finishing: set[str] = set()
     for benchmark in plan.benchmarks:
@@ -57,8 +57,9 @@ def finisher_after(
     newest = latest_finisher(submissions, benchmark)
     if not is_new and newest is not None and not _is_over(newest, needs.facts):
         return ()
-    # A finisher of the whole array waits for each of its tasks.
-    return tuple(dict.fromkeys(job_id.partition("_")[0] for job_id in [*live, *submitted]))
+    packed = {job_id for s in submissions if s.is_packed for job_id in s.jobs.values()}
+    # A finisher of the whole array waits for each of its tasks; tasks of a packed one may be of other benchmarks alone.
+    return tuple(dict.fromkeys(job_id if job_id in packed else job_id.partition("_")[0] for job_id in [*live, *submitted]))
 
 
 def _is_over(finisher: Submission, facts: Mapping[str, JobFact]) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -51,6 +51,18 @@ def read_job_runs(journal: Path) -> list[JobRun]:
                 run.last_at = max(run.last_at, at)
                 run.outcomes += isinstance(event, Success | Failed | OmittedEvent)
     return list(runs.values())
+
+
+def disjoint(runs: Iterable[JobRun]) -> list[JobRun]:
+    """The runs of several shards that one job works off: where they were worked on at once the time counts once. Pure."""
+    found: list[JobRun] = []
+    for run in sorted(runs, key=lambda run: (run.job_id or "", run.restart, run.started_at)):
+        last = found[-1] if found else None
+        if last is not None and (last.job_id, last.restart) == (run.job_id, run.restart) and run.started_at < last.last_at:
+            found[-1] = replace(last, last_at=max(last.last_at, run.last_at), outcomes=last.outcomes + run.outcomes)
+        else:
+            found.append(run)
+    return found
 
 
 def requeues_used(runs: Sequence[JobRun], job_id: str, restarts: int) -> int:

@@ -80,13 +80,16 @@ class RunDir:
         """The files of every shard, by index."""
         return [self.shard(plan, index) for index in range(plan.shards)]
 
-    def logs(self, plan: BenchmarkPlan) -> Path:
-        """Where the output of jobs and services goes."""
-        return self.benchmark(plan) / "logs"
+    def logs(self, plan: BenchmarkPlan | None) -> Path:
+        """Where the output of jobs and services goes: with the benchmark; None is for jobs that fill several shards."""
+        return self._shared(plan) / "logs"
 
-    def jobs(self, plan: BenchmarkPlan) -> Path:
+    def jobs(self, plan: BenchmarkPlan | None) -> Path:
         """One directory per submission: the script and the tasks it runs."""
-        return self.benchmark(plan) / "jobs"
+        return self._shared(plan) / "jobs"
+
+    def _shared(self, plan: BenchmarkPlan | None) -> Path:
+        return self.root / "packs" if plan is None else self.benchmark(plan)
 
     def slot(self, number: int) -> Path:
         """The lock of one local slot; as many jobs run at once as there are slots."""

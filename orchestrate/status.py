@@ -27,6 +27,7 @@ from orchestrate.submissions import (
     Submission,
     latest_finisher,
     latest_jobs,
+    questions,
     read_submissions,
     unanswered_or_refused,
 )
@@ -94,7 +95,7 @@ def _state_of(jobs: Mapping[int, str], facts: Mapping[str, JobFact]) -> str | No
 
 def _newest_only(submissions: list[Submission], newest: Iterable[Mapping[int, str]]) -> dict[str, list[str]]:
     wanted = {job_id for jobs in newest for job_id in jobs.values()}
-    return {s.token: ids for s in submissions if (ids := [job_id for job_id in s.jobs.values() if job_id in wanted])}
+    return {token: found for token, ids in questions(submissions).items() if (found := sorted(ids & wanted))}
 
 
 def _benchmark(

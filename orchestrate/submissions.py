@@ -35,6 +35,8 @@ class Prepared(_Receipt, frozen=True, tag="prepared"):
     benchmark: str
     indexes: tuple[int, ...]
     deadline: float
+    #: Of a packed batch, which has a receipt for each of its benchmarks: the job that fills each shard, by its position.
+    positions: tuple[int, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Submitted(_Receipt, frozen=True, tag="submitted"):
@@ -43,6 +45,8 @@ class Submitted(_Receipt, frozen=True, tag="submitted"):
     jobs: dict[int, str]
     #: True: found by its name, since its own answer was lost.
     found: bool = False
+    #: Of a packed batch: whose shards these are.
+    benchmark: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Failed(_Receipt, frozen=True, tag="failed"):
@@ -79,6 +83,16 @@ class Submission:
     def token(self) -> str:
         """The batch's unique name."""
         return self.prepared.token
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether its jobs fill shards of several benchmarks, or several shards."""
+        return self.prepared.positions is not msgspec.UNSET
+
+    def position_of(self, index: int) -> int:
+        """Which of the batch's jobs fills the shard."""
+        place = self.prepared.indexes.index(index)
+        return place if self.prepared.positions is msgspec.UNSET else self.prepared.positions[place]
 
     @property
     def is_finisher(self) -> bool:
@@ -127,27 +141,39 @@ def _parse_line(path: Path, number: int, line: bytes) -> Receipt:
 
 def fold(receipts: Iterable[Receipt]) -> list[Submission]:
     """The batches that ``receipts`` describe."""
-    found: dict[str, Submission] = {}
+    found: dict[str, dict[str, Submission]] = {}
     for receipt in receipts:
         match receipt:
             case Prepared():
-                found[receipt.token] = Submission(receipt)
+                found.setdefault(receipt.token, {})[receipt.benchmark] = Submission(receipt)
             case Submitted():
-                found[receipt.token].outcome, found[receipt.token].jobs = Outcome.SUBMITTED, receipt.jobs
+                for name, submission in found[receipt.token].items():
+                    if receipt.benchmark in (msgspec.UNSET, name):
+                        submission.outcome, submission.jobs = Outcome.SUBMITTED, receipt.jobs
             case Failed():
-                found[receipt.token].outcome, found[receipt.token].reason = Outcome.FAILED, receipt.reason
-    return list(found.values())
+                for submission in found[receipt.token].values():
+                    submission.outcome, submission.reason = Outcome.FAILED, receipt.reason
+    return [submission for batch in found.values() for submission in batch.values()]
 
 
-def append(path: Path, receipt: Receipt) -> None:
-    """Add ``receipt`` durably; a torn line that a crash left is cut off first. The caller holds the submit lock."""
+def questions(submissions: Iterable[Submission]) -> dict[str, set[str]]:
+    """What a scheduler is asked for all jobs of ``submissions``: the job ids of each batch by its name."""
+    asked: dict[str, set[str]] = {}
+    for submission in submissions:
+        if submission.jobs:
+            asked.setdefault(submission.token, set()).update(submission.jobs.values())
+    return asked
+
+
+def append(path: Path, *receipts: Receipt) -> None:
+    """Add ``receipts`` durably, in one write; a torn line of a crash is cut off first. The caller holds the submit lock."""
     data = path.read_bytes() if path.exists() else b""
     whole = data.rfind(b"\n") + 1
     if whole != len(data):
         durable.truncate(path, whole)
     file = durable.AppendFile(path)
     try:
-        file.append(encode(receipt))
+        file.append(b"".join(map(encode, receipts)))
         file.sync()
     finally:
         file.close()
@@ -206,6 +232,6 @@ def _need(index: int, is_final: bool, submissions: Sequence[Submission], facts: 
 def live_jobs(submissions: Sequence[Submission], benchmark: str, scheduler: Scheduler) -> set[str]:
     """Jobs of shards of ``benchmark`` that live or cannot be asked about; a submission without an answer counts by its name."""
     mine = [s for s in submissions if s.prepared.benchmark == benchmark and not s.is_finisher]
-    facts = scheduler.ask({s.token: list(s.jobs.values()) for s in mine if s.jobs})
+    facts = scheduler.ask(questions(mine))
     open_ones = {s.token for s in mine if s.outcome is Outcome.OPEN}
     return open_ones | {job_id for job_id, fact in facts.items() if not fact.is_over}

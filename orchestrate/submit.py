@@ -17,14 +17,15 @@ from collector import durable
 from collector.errors import RefusedError, UnavailableError
 from collector.materialize import materialize
 from collector.prepare import experiment_of, validate_rows
+from orchestrate.batches import finisher_batch, missing_units, shard_batches
 from orchestrate.config.load import Loaded
 from orchestrate.executors.base import JobBatch, executor_for
 from orchestrate.generations import complete_resubmission
 from orchestrate.needs import Needs, ask_needs
-from orchestrate.plan import Source, SubmitPlan, batches, plan_submission
+from orchestrate.plan import Source, SubmitPlan, plan_submission
 from orchestrate.rundir import RunDir, check_same_run, create_run, read_plan, refresh_plan, refreshed
-from orchestrate.submissions import FINISHER, ShardNeed, read_submissions
-from orchestrate.submit_work import Submittal, Work, finisher_token, now, token_of
+from orchestrate.submissions import ShardNeed, read_submissions
+from orchestrate.submit_work import Submittal, Work, now
 from orchestrate.version import package_version
 
 
@@ -92,15 +93,11 @@ def planned_batches(plan: SubmitPlan) -> tuple[Path, list[tuple[JobBatch, str]]]
     executor = executor_for(run, plan)
     everything = Needs({b.name: dict.fromkeys(range(b.shards), ShardNeed.JOB) for b in plan.benchmarks})
     needs = ask_needs(run, plan, executor, read_submissions(run.submissions)) if run.plan.exists() else everything
-    found: list[JobBatch] = []
-    for benchmark in plan.benchmarks:
-        missing = [index for index, need in needs.shards[benchmark.name].items() if need is ShardNeed.JOB]
-        found += [
-            JobBatch(token_of(plan, benchmark), benchmark, part)
-            for part in batches(missing, executor.batch_limit() if missing else 1)
-        ]
-        if missing and executor.has_finishers and benchmark.name not in needs.finishing:
-            found.append(JobBatch(finisher_token(plan, benchmark), benchmark, (FINISHER,), ("<jobs above>",)))
+    missing = missing_units(plan, needs)
+    found = list(shard_batches(plan, missing, executor.batch_limit())) if missing else []
+    if executor.has_finishers:
+        names = {unit.benchmark.name for unit in missing} - needs.finishing
+        found += [finisher_batch(plan, b, ("<jobs above>",)) for b in plan.benchmarks if b.name in names]
     return run.root, [(batch, executor.preview(batch)) for batch in found]
 
 

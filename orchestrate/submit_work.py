@@ -6,20 +6,20 @@ first finisher is submitted, so that a limit on the number of jobs costs the saf
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
+from orchestrate.batches import finisher_batch, jobs_in, missing_units, receipts_for, shard_batches, submitted_of
 from orchestrate.executors.base import Accepted, Answer, Executor, JobBatch, Refused, Unclear
 from orchestrate.needs import Needs, ask_needs, finisher_after
-from orchestrate.plan import BenchmarkPlan, SubmitPlan, batches
+from orchestrate.plan import BenchmarkPlan, SubmitPlan
 from orchestrate.record import make_record, publish
 from orchestrate.rundir import RunDir
 from orchestrate.scheduler import Knowledge
-from orchestrate.submissions import FINISHER, Failed, Outcome, Prepared, ShardNeed, Submitted, append, read_submissions
+from orchestrate.submissions import FINISHER, Failed, Outcome, Prepared, ShardNeed, append, read_submissions
 
 #: Seconds after its preparation at which an unacknowledged batch that the scheduler does not list counts as never accepted.
 DEADLINE_S: Final = 120.0
@@ -50,8 +50,7 @@ class Work:
         self.plan = plan
         self.executor = executor
         self.result = Submittal(run, plan)
-        self._limit: int | None = None
-        self._unclear: list[tuple[Prepared, Unclear]] = []
+        self._unclear: list[tuple[Sequence[Prepared], Unclear]] = []
 
     def do(self) -> Submittal:
         """Settle what is unclear, submit what is missing, shards before finishers, and record it."""
@@ -59,7 +58,10 @@ class Work:
         needs = ask_needs(self.run, self.plan, self.executor, read_submissions(self.run.submissions))
         self.result.needs = needs.shards
         for benchmark in self.plan.benchmarks:
-            self._submit_shards(benchmark, needs.shards[benchmark.name], unclear.get(benchmark.name))
+            self._tell_uncertain(benchmark, needs.shards[benchmark.name], unclear.get(benchmark.name))
+        if missing := missing_units(self.plan, needs):
+            for batch in shard_batches(self.plan, missing, self.executor.batch_limit()):
+                self._submit(batch)
         self._settle_new()
         if self.executor.has_finishers:
             for benchmark in self.plan.benchmarks:
@@ -70,28 +72,26 @@ class Work:
             publish(self.run, make_record(self.run, self.plan, self.result.troubles, submissions))
         return self.result
 
-    def _submit_shards(self, benchmark: BenchmarkPlan, needs: Mapping[int, ShardNeed], unclear: str | None) -> None:
+    def _tell_uncertain(self, benchmark: BenchmarkPlan, needs: Mapping[int, ShardNeed], unclear: str | None) -> None:
         if uncertain := sum(need is ShardNeed.UNCERTAIN for need in needs.values()):
             why = f" ({unclear})" if unclear else ""
             told = f"the scheduler cannot say whether {uncertain} of its shards have a job{why}"
             self.result.troubles[benchmark.name] = told
-        missing = [index for index, need in needs.items() if need is ShardNeed.JOB]
-        if missing and self._limit is None:
-            self._limit = self.executor.batch_limit()
-        for indexes in batches(missing, self._limit or 1):
-            self._submit(JobBatch(token_of(self.plan, benchmark), benchmark, indexes))
 
     def _submit_finisher(self, benchmark: BenchmarkPlan, needs: Needs) -> None:
         submitted = self.result.jobs.get(benchmark.name, [])
         submissions = read_submissions(self.run.submissions)
         after = finisher_after(benchmark.name, needs, submissions, submitted=submitted, is_new=bool(submitted))
         if after:
-            self._submit(JobBatch(finisher_token(self.plan, benchmark), benchmark, (FINISHER,), after))
+            self._submit(finisher_batch(self.plan, benchmark, after))
 
     def settle_old(self) -> dict[str, str]:
         """Look up what an earlier command left open, and return why that is still unclear, by benchmark."""
-        left = [s.prepared for s in read_submissions(self.run.submissions) if s.outcome is Outcome.OPEN]
-        self._unclear = [(prepared, Unclear("its submission was cut short", may_arrive=True)) for prepared in left]
+        left: dict[str, list[Prepared]] = {}
+        for submission in read_submissions(self.run.submissions):
+            if submission.outcome is Outcome.OPEN:
+                left.setdefault(submission.token, []).append(submission.prepared)
+        self._unclear = [(batch, Unclear("its submission was cut short", may_arrive=True)) for batch in left.values()]
         self._settle_new()
         names = {s.prepared.benchmark for s in read_submissions(self.run.submissions) if s.outcome is Outcome.OPEN}
         unclear = {name: why for name, why in self.result.troubles.items() if name in names}
@@ -102,14 +102,8 @@ class Work:
         return unclear
 
     def _submit(self, batch: JobBatch) -> None:
-        prepared = Prepared(
-            at=now(),
-            token=batch.token,
-            benchmark=batch.benchmark.name,
-            indexes=batch.indexes,
-            deadline=time.time() + DEADLINE_S,
-        )
-        append(self.run.submissions, prepared)
+        prepared = receipts_for(batch, at=now(), deadline=time.time() + DEADLINE_S)
+        append(self.run.submissions, *prepared)
         match self.executor.submit(batch):
             case Accepted(jobs):
                 self._accept(prepared, jobs, found=False)
@@ -125,62 +119,56 @@ class Work:
             self._settle(prepared, why=answer.reason, may_arrive=answer.may_arrive, pauses_s=pauses_s)
         self._unclear.clear()
 
-    def _settle(self, prepared: Prepared, *, why: str, may_arrive: bool, pauses_s: Sequence[float]) -> None:
+    def _settle(self, prepared: Sequence[Prepared], *, why: str, may_arrive: bool, pauses_s: Sequence[float]) -> None:
         """Find out by its name whether an unacknowledged batch exists; leave it open when that cannot be known yet."""
-        benchmark = self.plan.benchmark(prepared.benchmark)
-        batch = JobBatch(prepared.token, benchmark, prepared.indexes)
-        may_arrive = may_arrive and time.time() < prepared.deadline
-        answer = look_up(self.executor, batch, why=why, may_arrive=may_arrive, pauses_s=pauses_s)
+        may_arrive = may_arrive and time.time() < prepared[0].deadline
+        answer = look_up(self.executor, prepared[0].token, jobs_in(prepared), why=why, may_arrive=may_arrive, pauses_s=pauses_s)
         match answer:
             case Accepted(jobs):
                 self._accept(prepared, jobs, found=True)
             case Refused(reason):
                 self._fail(prepared, reason)
             case Unclear(reason):
-                self.result.troubles[prepared.benchmark] = reason
+                self.result.troubles.update((receipt.benchmark, reason) for receipt in prepared)
 
-    def _accept(self, prepared: Prepared, jobs: Mapping[int, str], *, found: bool) -> None:
-        append(self.run.submissions, Submitted(at=now(), token=prepared.token, jobs=dict(jobs), found=found))
-        if prepared.indexes == (FINISHER,):
-            self.result.finishers[prepared.benchmark] = jobs[FINISHER]
-        else:
-            self.result.jobs.setdefault(prepared.benchmark, []).extend(jobs.values())
+    def _accept(self, prepared: Sequence[Prepared], job_ids: Sequence[str], *, found: bool) -> None:
+        answers = [submitted_of(receipt, job_ids, at=now(), found=found) for receipt in prepared]
+        append(self.run.submissions, *answers)
+        for receipt, answer in zip(prepared, answers, strict=True):
+            if receipt.indexes == (FINISHER,):
+                self.result.finishers[receipt.benchmark] = answer.jobs[FINISHER]
+            else:
+                self.result.jobs.setdefault(receipt.benchmark, []).extend(answer.jobs.values())
 
-    def _fail(self, prepared: Prepared, reason: str) -> None:
-        append(self.run.submissions, Failed(at=now(), token=prepared.token, reason=reason))
-        self.result.troubles[prepared.benchmark] = reason
+    def _fail(self, prepared: Sequence[Prepared], reason: str) -> None:
+        append(self.run.submissions, Failed(at=now(), token=prepared[0].token, reason=reason))
+        self.result.troubles.update((receipt.benchmark, reason) for receipt in prepared)
 
 
 def look_up(
     executor: Executor,
-    batch: JobBatch,
+    token: str,
+    count: int,
     *,
     why: str,
     may_arrive: bool,
     pauses_s: Sequence[float] = _LOOKS,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Answer:
-    """What became of a batch whose answer is missing. With ``may_arrive``, a name that is not listed proves nothing yet."""
+    """What became of a batch of ``count`` jobs whose answer is missing.
+
+    With ``may_arrive``, a name that is not listed proves nothing yet.
+    """
     for pause in pauses_s:
         sleep(pause)
-        found = executor.scheduler.find(batch.token)
+        found = executor.scheduler.find(token)
         if found.knowledge is Knowledge.KNOWN:
-            return Accepted(executor.job_ids(batch, found.job_id))
+            return Accepted(executor.job_ids(count, found.job_id))
         if found.knowledge is Knowledge.COULD_NOT_ASK:
             return Unclear(f"{why}, and {found.detail}")
     if may_arrive:
         return Unclear(f"{why}, and it may still be accepted within {DEADLINE_S:.0f} s")
     return Refused(why)
-
-
-def token_of(plan: SubmitPlan, benchmark: BenchmarkPlan) -> str:
-    """A name that no other submission has, short enough for squeue's columns to show what matters."""
-    return f"gym-{benchmark.slug[:40]}-{plan.identity_digest[:6]}-{secrets.token_hex(4)}"
-
-
-def finisher_token(plan: SubmitPlan, benchmark: BenchmarkPlan) -> str:
-    """The same for the job that follows all others of its benchmark."""
-    return f"gym-finish-{benchmark.slug[:40]}-{plan.identity_digest[:6]}-{secrets.token_hex(4)}"
 
 
 def now() -> str:

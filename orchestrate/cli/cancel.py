@@ -51,7 +51,8 @@ def _say(text: str) -> None:
 
 
 def _as_text(run: RunDir, done: Cancelled) -> str:
-    ended = len(done.stopped) - len(done.left)
+    # A packed job stands there once for each of its shards.
+    ended = len({job.job_id for job in done.stopped} - {job.job_id for job in done.left})
     lines = [f"{ended} jobs ended." if done.stopped else "No job was waiting or running."]
     lines += [f"still there: {job.shown}, {job.fact.state.lower()}" for job in done.left]
     lines += [f"{name}: {text}" for name, text in done.merges.items()]

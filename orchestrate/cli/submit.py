@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from orchestrate.submit_work import Submittal
 
 
+#: Packed jobs whose shards a preview names.
+_JOBS_SHOWN = 8
 #: Flags of ``gym eval run`` and the key below a benchmark's ``run`` that says the same in a submission.
 _RUN_FLAGS = {
     "--input": "input_jsonl_fpath",
@@ -141,29 +143,44 @@ def _preview(plan: SubmitPlan, *, as_json: bool) -> None:
         return
     print(f"run        {plan.name}\ndirectory  {run_dir}\n{_summary(plan, [batch for batch, _ in planned])}")
     for batch, script in planned:
-        print(f"\n# ---- {batch.benchmark.name}: {_shard_text(batch)}\n{script}", end="")
+        print(f"\n# ---- {_batch_text(batch)}\n{script}", end="")
 
 
 def _summary(plan: SubmitPlan, planned: list[JobBatch]) -> str:
     from orchestrate.cli.tables import table
     from orchestrate.config.values import in_words, walltime_seconds
 
-    jobs = Counter[str]()
-    for batch in planned:
-        jobs[batch.benchmark.name] += 0 if batch.is_finisher else len(batch.indexes)
+    jobs = Counter(
+        unit.benchmark.name
+        for batch in planned
+        if not batch.is_finisher
+        for job in batch.jobs
+        for unit in {unit.benchmark.name: unit for unit in job}.values()
+    )
     rows = [[b.name, str(b.expected), str(b.shards), str(jobs[b.name]), ", ".join(b.export) or "-"] for b in plan.benchmarks]
     lines = [table(["benchmark", "rollouts", "shards", "jobs", "export"], rows)]
     compute = plan.config.the_compute
     if compute.type == "slurm":
         lines.insert(0, f"walltime   {in_words(walltime_seconds(compute.walltime))} a job")
+    pack, at_once = plan.config.job.pack, plan.config.job.pack_at_once
+    if pack > 1:
+        count = sum(len(batch.jobs) for batch in planned if not batch.is_finisher)
+        how = "one after the other" if at_once == 1 else f"{at_once} at a time"
+        lines.append(f"packed     {count} jobs in all, each fills up to {pack} shards, {how}, with its services started once")
     return "\n".join(lines)
 
 
-def _shard_text(batch: JobBatch) -> str:
+def _batch_text(batch: JobBatch) -> str:
+    name = batch.benchmarks[0].name
     if batch.is_finisher:
-        return "finisher, when all jobs above have ended"
-    first, last = batch.indexes[0], batch.indexes[-1]
-    return f"shard {first}" if first == last else f"{len(batch.indexes)} shards, {first} to {last}"
+        return f"{name}: finisher, when all jobs above have ended"
+    if batch.is_packed:
+        each = ["; ".join(f"{unit.benchmark.name} shard {unit.index}" for unit in job) for job in batch.jobs[:_JOBS_SHOWN]]
+        more = f" and {len(batch.jobs) - _JOBS_SHOWN} more" if len(batch.jobs) > _JOBS_SHOWN else ""
+        return f"{len(batch.jobs)} packed jobs: {' | '.join(each)}{more}"
+    indexes = list(batch.of(name))
+    first, last = indexes[0], indexes[-1]
+    return f"{name}: " + (f"shard {first}" if first == last else f"{len(indexes)} shards, {first} to {last}")
 
 
 def _report(result: Submittal, args: argparse.Namespace) -> int:

@@ -118,7 +118,7 @@ def _print_reasons(run: RunDir, found: RunReport) -> None:
     plan = read_plan(run)
     incomplete = [b.name for b in found.benchmarks if b.coverage is None or not b.coverage.complete]
     for name in incomplete:
-        for words in last_words(run.logs(plan.benchmark(name))):
+        for words in dict.fromkeys([*last_words(run.logs(plan.benchmark(name))), *last_words(run.logs(None), of=name)]):
             print(f"{name}: {words}", file=sys.stderr)
     if incomplete:
         print(f"All that the jobs wrote: gym eval logs {found.name}", file=sys.stderr)

@@ -55,6 +55,10 @@ class Job(StrictModel):
 
     output_path: Path
     name: Line | None = None
+    #: Shards, of whatever benchmarks, that one job works off with its services started once.
+    pack: Count = 1
+    #: How many of a job's shards are worked on at a time; each has its own requests in flight.
+    pack_at_once: Count = 1
 
 
 class SubmitConfig(StrictModel):

@@ -1,9 +1,9 @@
-"""The contract of an executor: a batch of shards in, job ids out, and an honest answer when it is not known what happened."""
+"""The contract of an executor: a batch of jobs in, their ids out, and an honest answer when it is not known what happened."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
@@ -15,26 +15,59 @@ from orchestrate.submissions import FINISHER
 
 
 @dataclass(frozen=True, slots=True)
+class Unit:
+    """One shard that a job fills; ``FINISHER`` for the job that follows all others of its benchmark."""
+
+    benchmark: BenchmarkPlan
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobBatch:
-    """Shards of one benchmark that are submitted together, under a name that no other submission has."""
+    """Jobs that are submitted together, under a name that no other submission has. Each fills its units."""
 
     token: str
-    benchmark: BenchmarkPlan
-    indexes: tuple[int, ...]
+    jobs: tuple[tuple[Unit, ...], ...]
     #: Jobs that have to end first, however they end; shards have none, a finisher has those of its benchmark.
     after: tuple[str, ...] = ()
 
     @property
+    def benchmarks(self) -> list[BenchmarkPlan]:
+        """The benchmarks whose shards are filled, in the order of the plan."""
+        return list({unit.benchmark.name: unit.benchmark for job in self.jobs for unit in job}.values())
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether a job has several shards, or the jobs are of several benchmarks."""
+        return any(len(job) > 1 for job in self.jobs) or len(self.benchmarks) > 1
+
+    @property
+    def owner(self) -> BenchmarkPlan | None:
+        """Whose directory holds the batch and its logs; None for a packed one, which has its place in the run's."""
+        return None if self.is_packed else self.jobs[0][0].benchmark
+
+    @property
+    def names(self) -> list[list[tuple[str, int]]]:
+        """The benchmark and index of each shard, job by job."""
+        return [[(unit.benchmark.name, unit.index) for unit in job] for job in self.jobs]
+
+    @property
     def is_finisher(self) -> bool:
         """Whether it publishes what the benchmark's shards left, instead of filling shards."""
-        return self.indexes == (FINISHER,)
+        return self.jobs[0][0].index == FINISHER
+
+    def of(self, benchmark: str) -> dict[int, int]:
+        """Each shard of ``benchmark`` and the position of the job that fills it."""
+        return {
+            unit.index: position for position, job in enumerate(self.jobs) for unit in job if unit.benchmark.name == benchmark
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The jobs exist: shard index to job id."""
+    """The jobs exist: their ids in the batch's order."""
 
-    jobs: Mapping[int, str]
+    jobs: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +110,7 @@ class Executor(ABC):
 
     @abstractmethod
     def batch_limit(self) -> int:
-        """The most shards that one batch may have. May ask the scheduler."""
+        """The most jobs that one batch may have. May ask the scheduler."""
 
     @abstractmethod
     def preview(self, batch: JobBatch) -> str:
@@ -88,8 +121,8 @@ class Executor(ABC):
         """Start the batch's jobs. Called at most once for a token, under the submit lock."""
 
     @abstractmethod
-    def job_ids(self, batch: JobBatch, found: str) -> Mapping[int, str]:
-        """The job id of each shard when the scheduler lists the batch's token as the job ``found``."""
+    def job_ids(self, count: int, found: str) -> Sequence[str]:
+        """The ids of a batch's ``count`` jobs when the scheduler lists its token as the job ``found``."""
 
 
 EXECUTORS: Registry[Executor] = Registry(

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Final
 
-import filelock
-
-from collector import durable
 from collector.errors import ConfigError
 from orchestrate.executors.base import Accepted, Answer, Executor, JobBatch, Refused
 from orchestrate.processes import ProcessTable, local_job_id
-from orchestrate.rundir import RunDir
 from orchestrate.scheduler import Scheduler
 
 #: Every waiting shard is a process of about 30 MB.
 SHARD_LIMIT: Final = 64
-#: Seconds between two looks for a free slot.
-_SLOT_PAUSE_S: Final = 0.2
 
 
 class LocalProcesses(Executor):
@@ -38,41 +30,22 @@ class LocalProcesses(Executor):
         return SHARD_LIMIT
 
     def preview(self, batch: JobBatch) -> str:
-        shards = ", ".join(map(str, batch.indexes))
-        return f"# processes on this machine for shard {shards} of {batch.benchmark.name}\n"
+        each = ["; ".join(f"{unit.benchmark.name} shard {unit.index}" for unit in job) for job in batch.jobs]
+        return "# processes on this machine, one for each line\n" + "".join(f"#   {shards}\n" for shards in each)
 
     def submit(self, batch: JobBatch) -> Answer:
         # submitit takes 0.2 s to import, and a preview or a status does without it.
         from orchestrate.executors.submitit_local import DetachedLocalExecutor  # noqa: PLC0415
         from orchestrate.executors.tasks import shard_calls  # noqa: PLC0415
 
-        executor = DetachedLocalExecutor(self.run.jobs(batch.benchmark) / batch.token, logs=self.run.logs(batch.benchmark))
-        calls = shard_calls(self.run.root, batch.benchmark.name, batch.indexes)
+        executor = DetachedLocalExecutor(self.run.jobs(batch.owner) / batch.token, logs=self.run.logs(batch.owner))
+        calls = shard_calls(self.run.root, batch.names)
         try:
             jobs = executor.submit_array(calls)
         except OSError as error:
             return Refused(f"a process cannot be started: {error}")
-        return Accepted({index: local_job_id(int(job.job_id)) for index, job in zip(batch.indexes, jobs, strict=True)})
+        return Accepted([local_job_id(int(job.job_id)) for job in jobs])
 
-    def job_ids(self, batch: JobBatch, found: str) -> Mapping[int, str]:
+    def job_ids(self, count: int, found: str) -> Sequence[str]:
         # Processes are started one by one, so a submission that was cut short has started some of them.
-        return dict.fromkeys(batch.indexes, found)
-
-
-@asynccontextmanager
-async def local_slot(run: RunDir, count: int) -> AsyncGenerator[int]:
-    """One of ``count`` slots of the run, waited for as long as it takes; free again when this process ends, however it ends."""
-    durable.make_dir(run.slot(0).parent)
-    while True:
-        for number in range(count):
-            lock = filelock.FileLock(run.slot(number), timeout=0, thread_local=False, fallback_to_soft=False)
-            try:
-                lock.acquire()
-            except filelock.Timeout:
-                continue
-            try:
-                yield number
-            finally:
-                lock.release()
-            return
-        await asyncio.sleep(_SLOT_PAUSE_S)
+        return [found] * count

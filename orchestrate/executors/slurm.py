@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Final
 
+from collector import durable
 from collector.errors import UnavailableError
 from orchestrate.config.compute import SlurmCompute
 from orchestrate.config.values import slurm_time, walltime_seconds
 from orchestrate.executors.base import Accepted, Answer, Executor, JobBatch, Refused, Unclear
 from orchestrate.scheduler import Scheduler, SlurmScheduler, max_array_size
+from orchestrate.timing import warning_seconds
 from slurm_templates.render import FlagValue, JobScript, literal_path, render_job
 
-#: Seconds before the time limit at which the collector is told; a quarter of a short limit, so that some work is done.
-WARNING_S: Final = 90
 #: Resources that a shard needs and a finisher does not.
 SHARD_FLAGS: Final = frozenset(
     {"cpus-per-task", "mem", "gpus-per-node", "gres", "exclusive", "mem-per-cpu", "mem-per-gpu", "constraint"}
@@ -50,7 +50,7 @@ class SlurmArrays(Executor):
         return max_array_size()
 
     def preview(self, batch: JobBatch) -> str:
-        return render_job(self.script(batch, len(batch.indexes)))
+        return render_job(self.script(batch, len(batch.jobs)))
 
     def submit(self, batch: JobBatch) -> Answer:
         # submitit takes 0.2 s to import, and a preview or a status does without it.
@@ -58,29 +58,34 @@ class SlurmArrays(Executor):
         from orchestrate.executors.tasks import finisher_call, shard_calls  # noqa: PLC0415
 
         executor = TemplateSlurmExecutor(
-            self.run.jobs(batch.benchmark) / batch.token,
+            self.run.jobs(batch.owner) / batch.token,
             script=lambda count: render_job(self.script(batch, count)),
             walltime_min=walltime_seconds(self.compute.walltime) // 60,
         )
-        root, name = self.run.root, batch.benchmark.name
-        calls = [finisher_call(root, name, batch.token)] if batch.is_finisher else shard_calls(root, name, batch.indexes)
+        root = self.run.root
+        if batch.is_finisher:
+            calls = [finisher_call(root, batch.benchmarks[0].name, batch.token)]
+        else:
+            calls = shard_calls(root, batch.names)
         try:
+            # Slurm makes no directory for a job's output: a job without one ends before it begins.
+            durable.make_dir(self.run.logs(batch.owner))
             jobs = executor.submit_array(calls)
         except SbatchError as error:
             return Unclear(error.reason, may_arrive=error.may_arrive)
         except OSError as error:
             # run_sbatch makes its own an SbatchError: what fails here is the staging, and sbatch was not asked.
             return Refused(f"its tasks cannot be written: {error.strerror}")
-        return Accepted({index: job.job_id for index, job in zip(batch.indexes, jobs, strict=True)})
+        return Accepted([job.job_id for job in jobs])
 
-    def job_ids(self, batch: JobBatch, found: str) -> Mapping[int, str]:
+    def job_ids(self, count: int, found: str) -> Sequence[str]:
         from orchestrate.executors.submitit_slurm import array_ids  # noqa: PLC0415
 
-        return dict(zip(batch.indexes, array_ids(found, len(batch.indexes)), strict=True))
+        return array_ids(found, count)
 
     def script(self, batch: JobBatch, count: int) -> JobScript:
         """The job script of ``batch`` with ``count`` tasks."""
-        folder = self.run.jobs(batch.benchmark) / batch.token
+        folder = self.run.jobs(batch.owner) / batch.token
         return JobScript(
             flags=self._flags(batch, count),
             setup=self.compute.setup,
@@ -92,7 +97,7 @@ class SlurmArrays(Executor):
         if not batch.is_finisher:
             return flags
         # Files are merged by one process; nobody's GPUs wait for it, and it has no use for a shard's memory.
-        output = literal_path(self.run.logs(batch.benchmark)) + "/finisher-%j.log"
+        output = literal_path(self.run.logs(batch.owner)) + "/finisher-%j.log"
         kept = {name: value for name, value in flags.items() if name not in SHARD_FLAGS and not name.startswith("gpus")}
         return {
             **kept,
@@ -105,7 +110,7 @@ class SlurmArrays(Executor):
 
     def _own_flags(self, batch: JobBatch, count: int) -> dict[str, FlagValue]:
         compute, seconds = self.compute, walltime_seconds(self.compute.walltime)
-        log = literal_path(self.run.logs(batch.benchmark)) + ("/job-%A_%a.log" if count > 1 else "/job-%j.log")
+        log = literal_path(self.run.logs(batch.owner)) + ("/job-%A_%a.log" if count > 1 else "/job-%j.log")
         at_once = f"%{compute.max_concurrent}" if compute.max_concurrent else ""
         return {
             "job-name": batch.token,
@@ -129,8 +134,3 @@ class SlurmArrays(Executor):
             # Variables that host: names reach the job in its environment, never in a file.
             "export": "ALL",
         }
-
-
-def warning_seconds(walltime_s: int) -> int:
-    """How long before its time limit a job is told to finish."""
-    return min(WARNING_S, walltime_s // 4)

@@ -14,6 +14,8 @@ from pathlib import Path
 import cloudpickle
 
 from collector import durable
+from orchestrate.job import run_shard
+from orchestrate.job_finisher import run_finisher
 
 # submitit configures logging to stdout at import unless it is told not to; results printed there would be polluted.
 os.environ.setdefault("SUBMITIT_LOG_LEVEL", "NOCONFIG")
@@ -31,15 +33,12 @@ def stage_tasks(folder: Path, tasks: Sequence[DelayedSubmission], script: str | 
             durable.write_new(staging / "job.sh", script.encode())
 
 
-def shard_calls(run_dir: Path, benchmark: str, indexes: Sequence[int]) -> list[Callable[[], int]]:
-    """The call that a job makes, for each shard."""
-    from orchestrate.job import run_shard  # noqa: PLC0415 - the job imports this package's executors
-
-    return [functools.partial(run_shard, str(run_dir), benchmark, str(index)) for index in indexes]
+def shard_calls(run_dir: Path, jobs: Sequence[Sequence[tuple[str, int]]]) -> list[Callable[[], int]]:
+    """The call that each job makes, with the benchmark and index of its shards."""
+    texts = [[text for name, index in job for text in (name, str(index))] for job in jobs]
+    return [functools.partial(run_shard, str(run_dir), *words) for words in texts]
 
 
 def finisher_call(run_dir: Path, benchmark: str, token: str) -> Callable[[], int]:
     """The call that a finisher makes."""
-    from orchestrate.job_finisher import run_finisher  # noqa: PLC0415 - as above
-
     return functools.partial(run_finisher, str(run_dir), benchmark, token)

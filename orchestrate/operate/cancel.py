@@ -16,7 +16,7 @@ from collector.errors import GymEvalError, NotFoundError, RefusedError, Unavaila
 from exporters.tail import finish_benchmark
 from merge.tail import MergeState
 from orchestrate.config.load import settings_of
-from orchestrate.operate.jobs import RunJob, RunJobs, jobs_of
+from orchestrate.operate.jobs import RunJob, RunJobs, jobs_of, shard_words
 from orchestrate.operate.stopping import Stopper, stopper_for
 from orchestrate.plan import BenchmarkPlan, SubmitPlan
 from orchestrate.rundir import RunDir, read_plan
@@ -102,6 +102,8 @@ class _Work:
 
     def stop(self, *, drain: bool) -> Cancelled:
         found = self._look()
+        if not self._is_whole:
+            self._check_alone(found)
         done = Cancelled(stopped=found.live, open_tokens=found.open_tokens if self._is_whole else ())
         if done.open_tokens:
             self._stopper.forget(done.open_tokens)
@@ -112,6 +114,23 @@ class _Work:
             (self._stopper.drain if drain else self._stopper.cancel)([job for job in found.live if not job.is_finisher])
             done.left = self._until_over()
         return done
+
+    def _check_alone(self, chosen: RunJobs) -> None:
+        """Raise RefusedError when a chosen job fills other shards too: they would be stopped with it."""
+        ids = {job.job_id for job in chosen.live}
+        chosen_shards = {(job.benchmark, job.index) for job in chosen.live}
+        others = [
+            job
+            for job in jobs_of(self._run, self._plan).live
+            if job.job_id in ids and (job.benchmark, job.index) not in chosen_shards
+        ]
+        if others:
+            shown = ", ".join(shard_words(job.benchmark, job.index) for job in others[:5])
+            more = f" and {len(others) - 5} more" if len(others) > 5 else ""
+            what = f"job {others[0].job_id} also fills {shown}{more}."
+            raise RefusedError(
+                what, "Cancel the whole run: what is recorded stays, and the same submit goes on.", self._run.root
+            )
 
     @property
     def _is_whole(self) -> bool:

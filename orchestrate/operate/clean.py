@@ -90,7 +90,7 @@ def _check_ended(run: RunDir, plan: SubmitPlan) -> None:
 def _leftovers(run: RunDir, plan: SubmitPlan) -> Iterator[Path]:
     yield from run.slot(0).parent.glob("*.lock")
     yield from (path for path in run.root.rglob(".*.tmp") if _TEMPORARY.fullmatch(path.name) and not path.is_symlink())
-    for benchmark in plan.benchmarks:
+    for benchmark in (*plan.benchmarks, None):
         # The script stays: it says what was run.
         yield from run.jobs(benchmark).glob("*/*.pkl")
         yield from run.logs(benchmark).glob("*.log")

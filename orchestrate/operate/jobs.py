@@ -9,7 +9,7 @@ from orchestrate.executors.base import executor_for
 from orchestrate.plan import SubmitPlan
 from orchestrate.rundir import RunDir
 from orchestrate.scheduler import JobFact, Knowledge, Scheduler
-from orchestrate.submissions import FINISHER, Outcome, Submission, read_submissions
+from orchestrate.submissions import FINISHER, Outcome, Submission, questions, read_submissions
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +79,10 @@ def jobs_of(run: RunDir, plan: SubmitPlan) -> RunJobs:
 def ask_about(submissions: Iterable[Submission], scheduler: Scheduler) -> RunJobs:
     """The jobs of ``submissions`` after one question."""
     known = list(submissions)
-    facts = scheduler.ask({s.token: list(s.jobs.values()) for s in known if s.jobs})
+    facts = scheduler.ask(questions(known))
     jobs = [
-        RunJob(s.prepared.benchmark, index, job_id, s.token, position, facts[job_id])
+        RunJob(s.prepared.benchmark, index, job_id, s.token, s.position_of(index), facts[job_id])
         for s in known
-        for position, (index, job_id) in enumerate(s.jobs.items())
+        for index, job_id in s.jobs.items()
     ]
     return RunJobs(tuple(jobs), tuple(s.token for s in known if s.outcome is Outcome.OPEN))

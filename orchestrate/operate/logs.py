@@ -55,19 +55,33 @@ def logs_of(run: RunDir, plan: SubmitPlan, choice: LogChoice) -> list[LogFile]:
         for index in sorted({index for s in mine for index in s.jobs}):
             if choice.takes(benchmark.name, index):
                 found += _of_shard(run, benchmark, index, mine, choice.service)
-    return list(dict.fromkeys(found))
+    return _each_once(found)
+
+
+def _each_once(files: Iterable[LogFile]) -> list[LogFile]:
+    """A packed job's log is that of all its shards."""
+    owners: dict[Path, list[str]] = {}
+    for file in files:
+        labels = owners.setdefault(file.path, [])
+        if file.label not in labels:
+            labels.append(file.label)
+    return [
+        LogFile(labels[0] if len(labels) == 1 else f"{labels[0]} and {len(labels) - 1} more", path)
+        for path, labels in owners.items()
+    ]
 
 
 def _of_shard(
     run: RunDir, benchmark: BenchmarkPlan, index: int, submissions: Iterable[Submission], service: str | None
 ) -> Iterator[LogFile]:
-    folder = run.logs(benchmark)
     for submission in submissions:
         if index not in submission.jobs:
             continue
-        position = list(submission.jobs).index(index)
-        names = _names(submission, position, submission.jobs[index], service)
-        paths = sorted({path for name in names for path in folder.glob(name)}, key=lambda path: path.stat().st_mtime)
+        # The last job of a packed batch may have a single shard, and its services' logs beside that shard's.
+        folders = [run.logs(benchmark), *([run.logs(None)] if submission.is_packed else [])]
+        names = _names(submission, submission.position_of(index), submission.jobs[index], service)
+        found = {path for folder in folders for name in names for path in folder.glob(name)}
+        paths = sorted(found, key=lambda path: path.stat().st_mtime)
         what = shard_words(benchmark.name, index) + (f" {service}" if service is not None else "")
         yield from (LogFile(what, path) for path in paths)
 

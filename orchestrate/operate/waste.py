@@ -6,12 +6,9 @@ queueing and start-up cannot be told apart then, and are null.
 
 from __future__ import annotations
 
-import re
-import subprocess
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
 
 from pydantic import Field
 
@@ -23,12 +20,9 @@ from collector.history import Code, History
 from collector.inventory import line_blocks
 from collector.moves import read_moved
 from collector.settings import StrictModel
+from orchestrate.operate.accounting import JobRun, job_runs
 from orchestrate.rundir import RunDir, read_plan
-from orchestrate.scheduler import scrubbed_environment
 from orchestrate.submissions import Submission, read_submissions
-
-_SACCT_TIMEOUT_S: Final = 60.0
-_ELAPSED: Final = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
 
 
 class BenchmarkWaste(StrictModel):
@@ -68,18 +62,6 @@ class WasteReport(StrictModel):
 
 
 @dataclass(frozen=True, slots=True)
-class JobRun:
-    """One run of a job as sacct books it; a requeued job has several."""
-
-    job_id: str
-    queued_at: datetime
-    started_at: datetime | None
-    ended_at: datetime | None
-    elapsed_s: float
-    state: str
-
-
-@dataclass(frozen=True, slots=True)
 class Session:
     """One incarnation of a collector: what it recorded and when it recorded last."""
 
@@ -93,11 +75,10 @@ def waste_of(run: RunDir) -> WasteReport:
     """The waste of ``run``. Raises NotFoundError when there is none; an unreadable journal is named in ``troubles``."""
     plan = read_plan(run)
     submissions = read_submissions(run.submissions)
-    runs, trouble = _accounted(submissions) if plan.config.the_compute.type == "slurm" else ({}, "jobs of this machine")
+    runs, trouble = job_runs(submissions) if plan.config.the_compute.type == "slurm" else ({}, "jobs of this machine")
     report = WasteReport(name=plan.name, accounting_trouble=trouble)
+    counted: list[tuple[BenchmarkWaste, list[Session]]] = []
     for benchmark in plan.benchmarks:
-        ids = {job_id for s in submissions if s.prepared.benchmark == benchmark.name for job_id in s.jobs.values()}
-        mine = [item for job_id in ids for item in runs.get(job_id, [])]
         total = BenchmarkWaste(benchmark=benchmark.name)
         sessions: list[Session] = []
         for artifacts in run.shards(benchmark):
@@ -105,8 +86,43 @@ def waste_of(run: RunDir) -> WasteReport:
                 total = _with_shard(total, list(_journal(artifacts)), read_moved(artifacts), sessions)
             except (ValueError, OSError, GymEvalError) as error:
                 report.troubles.append(f"{artifacts.journal}: {error}")
-        report.benchmarks.append(_with_jobs(total, sessions, mine))
+        counted.append((total, sessions))
+    owners = _owners(submissions)
+    everyone: dict[str | None, list[Session]] = {}
+    for session in (session for _, found in counted for session in found):
+        everyone.setdefault(session.job_id, []).append(session)
+    spent = {total.benchmark: _seconds_by_job(sessions) for total, sessions in counted}
+    for total, sessions in counted:
+        mine = [
+            replace(item, share=_share(total.benchmark, owners[job_id], spent, job_id))
+            for job_id in owners
+            if total.benchmark in owners[job_id]
+            for item in runs.get(job_id, [])
+        ]
+        report.benchmarks.append(_with_jobs(total, sessions, mine, everyone))
     return report
+
+
+def _owners(submissions: Iterable[Submission]) -> dict[str, set[str]]:
+    """The benchmarks of each job; a packed one has several."""
+    found: dict[str, set[str]] = {}
+    for submission in submissions:
+        for job_id in submission.jobs.values():
+            found.setdefault(job_id, set()).add(submission.prepared.benchmark)
+    return found
+
+
+def _seconds_by_job(sessions: Iterable[Session]) -> dict[str | None, float]:
+    found: dict[str | None, float] = {}
+    for session in sessions:
+        found[session.job_id] = found.get(session.job_id, 0.0) + (session.last_at - session.started_at).total_seconds()
+    return found
+
+
+def _share(benchmark: str, owners: set[str], spent: Mapping[str, Mapping[str | None, float]], job_id: str) -> float:
+    """Which part of a job is a benchmark's: by the time of its sessions in it, so that no second is counted twice."""
+    whole = sum(spent[name].get(job_id, 0.0) for name in owners)
+    return spent[benchmark].get(job_id, 0.0) / whole if whole else 1 / len(owners)
 
 
 def _with_shard(
@@ -160,19 +176,30 @@ def sessions_of(history: Iterable[Event]) -> list[Session]:
     ]
 
 
-def _with_jobs(total: BenchmarkWaste, sessions: list[Session], runs: list[JobRun]) -> BenchmarkWaste:
+def _with_jobs(
+    total: BenchmarkWaste, sessions: list[Session], runs: list[JobRun], everyone: Mapping[str | None, list[Session]]
+) -> BenchmarkWaste:
+    """``everyone`` are all sessions of each job: what a packed one did before or after a session is no idle time."""
     if not runs:
         return total.model_copy(update={"job_s": sum((s.last_at - s.started_at).total_seconds() for s in sessions)})
-    queued = sum((r.started_at - r.queued_at).total_seconds() for r in runs if r.started_at is not None)
+    queued = sum(r.share * (r.started_at - r.queued_at).total_seconds() for r in runs if r.started_at is not None)
     startup, preempted = 0.0, 0.0
     for session in sessions:
         mine = _run_of(session, runs)
         if mine is None or mine.started_at is None:
             continue
-        startup += max(0.0, (session.started_at - mine.started_at).total_seconds())
-        if session.was_killed and mine.ended_at is not None:
+        beside = [other for other in everyone[session.job_id] if _run_of(other, runs) == mine]
+        if all(session.started_at <= other.started_at for other in beside):
+            startup += max(0.0, (session.started_at - mine.started_at).total_seconds())
+        is_last = all(session.last_at >= other.last_at for other in beside)
+        if session.was_killed and is_last and mine.ended_at is not None:
             preempted += max(0.0, (mine.ended_at - session.last_at).total_seconds())
-    update = {"job_s": sum(r.elapsed_s for r in runs), "queued_s": queued, "startup_s": startup, "preempted_s": preempted}
+    update = {
+        "job_s": sum(r.share * r.elapsed_s for r in runs),
+        "queued_s": queued,
+        "startup_s": startup,
+        "preempted_s": preempted,
+    }
     return total.model_copy(update=update)
 
 
@@ -184,55 +211,6 @@ def _run_of(session: Session, runs: list[JobRun]) -> JobRun | None:
         if run.job_id == session.job_id and run.started_at is not None and run.started_at <= session.started_at
     ]
     return max(fitting, key=lambda run: run.started_at or run.queued_at, default=None)
-
-
-def _accounted(submissions: Iterable[Submission]) -> tuple[dict[str, list[JobRun]], str | None]:
-    bases = sorted({job_id.partition("_")[0] for s in submissions for job_id in s.jobs.values()})
-    if not bases:
-        return {}, None
-    command = ["sacct", "--noheader", "--parsable2", "--allocations", "--duplicates", f"--jobs={','.join(bases)}"]
-    command += ["--format=JobID,Submit,Start,End,Elapsed,State"]
-    # Times in UTC, as the journals have them.
-    env = {**scrubbed_environment(), "TZ": "UTC", "SLURM_TIME_FORMAT": "%Y-%m-%dT%H:%M:%S"}
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SACCT_TIMEOUT_S, env=env, check=False)
-    except FileNotFoundError:
-        return {}, "sacct is not installed here"
-    except subprocess.TimeoutExpired:
-        return {}, f"sacct gave no answer within {_SACCT_TIMEOUT_S:.0f} s"
-    if done.returncode:
-        return {}, " ".join(done.stderr.split()) or f"sacct: exit code {done.returncode}"
-    return parse_sacct(done.stdout), None
-
-
-def parse_sacct(output: str) -> dict[str, list[JobRun]]:
-    """The runs of each job in sacct's lines ``JobID|Submit|Start|End|Elapsed|State``; other lines are none. Pure."""
-    found: dict[str, list[JobRun]] = {}
-    for line in output.splitlines():
-        fields = line.split("|")
-        queued = _moment(fields[1]) if len(fields) == 6 else None
-        if queued is None:
-            continue
-        job_id, _, start, end, elapsed, state = fields
-        run = JobRun(job_id, queued, _moment(start), _moment(end), _seconds(elapsed), state.split(" ")[0])
-        found.setdefault(job_id, []).append(run)
-    return found
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(f"{text}+00:00")
-    except ValueError:
-        # "Unknown" and "None" for what has not happened.
-        return None
-
-
-def _seconds(text: str) -> float:
-    found = _ELAPSED.fullmatch(text)
-    if found is None:
-        return 0.0
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
-    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 def _journal(artifacts: RunArtifacts) -> Iterator[Event]:

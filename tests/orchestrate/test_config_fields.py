@@ -64,7 +64,10 @@ CHANGES: dict[type[StrictModel], dict[str, tuple[str, Any]]] = {
         "policy_model": ("driver.policy_model", "v"), "env": ("driver.env", {"A": "lit:1"}),
         "benchmarks": ("driver.benchmarks.a.run.num_repeats", 2),
     },
-    Job: {"output_path": ("job.output_path", "/other"), "name": ("job.name", "x")},
+    Job: {
+        "output_path": ("job.output_path", "/other"), "name": ("job.name", "x"), "pack": ("job.pack", 3),
+        "pack_at_once": ("job.pack_at_once", 2),
+    },
     LocalCompute: {"max_concurrent": ("compute.here.max_concurrent", 5)},
 }  # fmt: skip
 
@@ -100,7 +103,7 @@ def seen(data: dict[str, Any]) -> dict[str, Any]:
         "shards": config.driver.benchmarks["a"].shards,
         "again": [why_not_again(requeue, runs, "7", restarts) for restarts in range(4)],
         "driver": resolve_env(config.driver.env, {}, where=""),
-        "job": (config.job.output_path, config.job.name),
+        "job": (config.job.output_path, config.job.name, config.job.pack, config.job.pack_at_once),
         "slots": config.the_compute.max_concurrent,
     }
 

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrate.config.compute import SlurmCompute
 from orchestrate.config.load import load_config
-from orchestrate.executors.base import JobBatch
+from orchestrate.executors.base import JobBatch, Unit
 from orchestrate.executors.slurm import SlurmArrays
 from orchestrate.plan import BenchmarkPlan, SubmitPlan
 from orchestrate.rundir import RunDir
@@ -60,7 +60,9 @@ def script(compute: dict[str, Any]) -> str:
         name="n", version="0", created_at="", config_file="", cwd="/", identity_digest="d", identity={}, config=config,
         benchmarks=[benchmark],
     )  # fmt: skip
-    return SlurmArrays(RunDir(Path("/runs/n")), plan).preview(JobBatch("gym-math-1", benchmark, (0, 1, 2)))
+    return SlurmArrays(RunDir(Path("/runs/n")), plan).preview(
+        JobBatch("gym-math-1", tuple((Unit(benchmark, index),) for index in range(3)))
+    )
 
 
 @pytest.mark.parametrize("field", sorted(set(SlurmCompute.model_fields) - {"type", *ABOUT_THE_LOGIN_NODE}))

@@ -16,7 +16,7 @@ from collector import collect
 from collector.errors import ServiceError
 from collector.lock import ShardLock
 from collector.stop import StopReason, StopRequest
-from orchestrate.job import ShardJob
+from orchestrate.job import Job
 from orchestrate.rundir import RunDir
 from orchestrate.services import Endpoint, ServiceGroup
 from tests.orchestrate.project import Project, tree
@@ -74,7 +74,7 @@ def test_a_job_whose_shard_somebody_else_holds_touches_nothing(project: Project)
     project.benchmark("math", tasks=2)
     project.config["services"]["policy"]["command"] = ["false"]
     project.submit()
-    wait_for((project.run_dir / "math" / "rollouts_merge.json").exists, 60)
+    wait_for((project.run_dir / "math" / "rollouts.partial_merge.json").exists, 60)
     wait_for(lambda: job_states(project) == {"GONE"}, 60)
 
     with ShardLock(project.run_dir / "math" / "shards" / "0-of-1" / "rollouts.jsonl.lock"):
@@ -130,9 +130,10 @@ def test_a_service_that_ends_with_the_last_outcome_is_no_failure(
             raise end
 
     async def work() -> None:
-        job = ShardJob(RunDir(project.run_dir), "math", 0)
+        job = Job(RunDir(project.run_dir), [("math", 0)])
+        job.shards[0].needs_collector = True
         policy: dict[str, Any] = {"policy": (Endpoint("http://127.0.0.1:1/v1", "test-model"), 1.0)}
-        await job._collect(Services({}, policy), ShardLock(job.artifacts.lock), job._stop)  # pyright: ignore[reportPrivateUsage]
+        await job._collect(Services({}, policy))  # pyright: ignore[reportPrivateUsage]
 
     monkeypatch.setattr(collect, "collect", collected)
     if told is None:

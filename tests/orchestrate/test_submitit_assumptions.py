@@ -32,7 +32,7 @@ def executor(folder: Path) -> TemplateSlurmExecutor:
 def test_our_script_is_what_is_submitted(tmp_path: Path, fake: FakeSlurm, count: int) -> None:
     folder = tmp_path / "jobs" / "t"
 
-    jobs = executor(folder).submit_array(shard_calls(tmp_path, "math", range(count)))
+    jobs = executor(folder).submit_array(shard_calls(tmp_path, [[("math", index)] for index in range(count)]))
 
     assert [job.job_id for job in jobs] == list(array_ids("101", count))
     assert [name for _, name, _ in fake.jobs()] == ["t"] * count
@@ -40,7 +40,7 @@ def test_our_script_is_what_is_submitted(tmp_path: Path, fake: FakeSlurm, count:
 
 
 def test_a_pickle_holds_a_reference_and_texts_only(tmp_path: Path, fake: FakeSlurm) -> None:
-    executor(tmp_path / "t").submit_array(shard_calls(tmp_path, "math", [7]))
+    executor(tmp_path / "t").submit_array(shard_calls(tmp_path, [[("math", 7)]]))
 
     data = (tmp_path / "t" / "0.pkl").read_bytes()
 
@@ -52,7 +52,7 @@ def test_a_pickle_holds_a_reference_and_texts_only(tmp_path: Path, fake: FakeSlu
 def test_a_folder_with_slurms_patterns_in_its_name_is_taken_literally(tmp_path: Path, fake: FakeSlurm) -> None:
     folder = tmp_path / "%j %A_%a" / "t"
 
-    executor(folder).submit_array(shard_calls(tmp_path, "math", [0, 1]))
+    executor(folder).submit_array(shard_calls(tmp_path, [[("math", 0)], [("math", 1)]]))
 
     assert sorted(path.name for path in folder.iterdir()) == ["0.pkl", "1.pkl", "job.sh"]
 
