@@ -11,7 +11,8 @@ from typing import Final, Literal, Self
 import orjson
 from pydantic import Field, model_validator
 
-from collector.history import CLOSED_CODES, OPEN_CODES, History, Past
+from collector.codes import CLOSED_CODES, OPEN_CODES, Past
+from collector.history import History
 from collector.inventory import Inventory
 from collector.manifest import Manifest
 from collector.outcomes import RolloutState

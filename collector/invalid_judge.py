@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from collector import jsonl, rows
 from collector.artifacts import RunArtifacts
+from collector.codes import RESULT_CODES
 from collector.errors import CorruptArtifactError
 from collector.events import Migrated
-from collector.history import RESULT_CODES, History
+from collector.history import History
 from collector.inventory import Inventory
 from collector.manifest import Manifest
 from collector.outcomes import Delivery, Failure, FailureClass, FailureKind, Stage

@@ -6,7 +6,8 @@ import math
 from array import array
 from collections.abc import Sequence
 
-from collector.history import OPEN_CODES, Code, History, Past
+from collector.codes import OPEN_CODES, Code, Past
+from collector.history import History
 from collector.outcomes import FailureClass, RolloutState
 from collector.settings import RetrySettings
 

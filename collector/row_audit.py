@@ -14,12 +14,14 @@ from pathlib import Path
 
 from collector import rows
 from collector.artifacts import RunArtifacts
+from collector.codes import RESULT_CODES
 from collector.errors import CorruptArtifactError
 from collector.events import Failed, Lost, Migrated, Success
 from collector.failure_record import FailureRecord
-from collector.history import RESULT_CODES, History, HistoryError
+from collector.history import History
 from collector.invalid_judge import is_flagged, migrated_event, migrated_line, read_result
 from collector.inventory import line_blocks
+from collector.rollout_table import HistoryError
 from collector.row_ranges import RowRanges
 from collector.rows import RowStamp
 

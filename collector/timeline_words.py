@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from collector.history import Past
+from collector.codes import Past
 from collector.outcomes import FailureClass
 from collector.retry import COMPLETED, CURABLE, has_budget, is_exhausted_by_interruption, is_terminal
 from collector.settings import RetrySettings

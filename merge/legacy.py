@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from collector.artifacts import RunArtifacts
+from collector.codes import Past
 from collector.coverage import Coverage
 from collector.errors import NoTasksError, RefusedError
-from collector.history import Past
 from collector.manifest import Manifest
 from collector.outcomes import RolloutState
 from collector.retry import is_terminal, may_dispatch, state_under

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collector.history import Code, History
+from collector.codes import Code
+from collector.history import History
 
 #: The states whose latest attempt has a row in the main file.
 _WITH_ROW = [int(code) for code in (Code.MEASURED, Code.MASKED, Code.UNSCORED)]

@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from collector.artifacts import RunArtifacts
+from collector.codes import Code
 from collector.coverage import Coverage
 from collector.durable import FileId
 from collector.errors import CorruptArtifactError, RefusedError
-from collector.history import Code, History
+from collector.history import History
 from collector.manifest import Manifest
 from collector.settings import RetrySettings
 from collector.store import RolloutStore

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TextIO
 
-from collector.history import CLOSED_CODES, Code
+from collector.codes import CLOSED_CODES, Code
 from collector.session import ShardSession
 
 #: Seconds between two lines in a log, and between two states of a line on a terminal.

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+from collector.codes import OPEN_CODES
 from collector.errors import ConfigError, NotFoundError, RefusedError
-from collector.history import OPEN_CODES, History
+from collector.history import History
 from collector.retry import may_dispatch
 from collector.settings import RetrySettings
 from collector.store import RolloutStore

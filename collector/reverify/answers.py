@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from collector import jsonl, rows
+from collector.codes import Past
 from collector.errors import CorruptArtifactError, DatasetError, RefusedError
-from collector.history import Past
 from collector.outcomes import RESULT_KEYS
 
 #: Of multi-stage runs: which answer of several a row holds is not known here.

@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple, Self
 import msgspec
 
 from collector import rows
+from collector.codes import RESULT_CODES, Code, Place
 from collector.errors import CorruptArtifactError
-from collector.history import RESULT_CODES, Code, Place
 from collector.invalid_judge import is_flagged
 from collector.outcomes import FailureClass
 from collector.reverify.answers import Candidate, Kind, Span, ended, refuse_stage

@@ -15,8 +15,8 @@ import msgspec
 
 from collector import jsonl, rows
 from collector.artifacts import RunArtifacts
+from collector.codes import Past
 from collector.errors import CorruptArtifactError
-from collector.history import Past
 from collector.invalid_judge import is_flagged
 from collector.outcomes import FailureClass, RolloutState
 from collector.reverify.answers import Candidate, Kind, Span, ended, refuse_stage

@@ -14,9 +14,10 @@ from pydantic import Field
 
 from collector import events
 from collector.artifacts import RunArtifacts
+from collector.codes import Code
 from collector.errors import GymEvalError
 from collector.events import Event, Failed, Migrated, SessionEnded, SessionStarted
-from collector.history import Code, History
+from collector.history import History
 from collector.inventory import line_blocks
 from collector.moves import read_moved
 from collector.settings import StrictModel

@@ -11,8 +11,9 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis import given
 
+from collector.codes import Place
 from collector.events import Dispatched, Event, Failed, OmittedEvent, SessionEnded, SessionStarted, Success
-from collector.history import History, Place
+from collector.history import History
 from collector.scores import Scores
 
 ROLLOUTS = 3

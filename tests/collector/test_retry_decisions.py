@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from collector.budget import DispatchBudget
-from collector.history import Past
+from collector.codes import Past
 from collector.outcomes import RolloutState
 from collector.retry import is_exhausted_by_interruption, may_dispatch, pause_s, state_under
 from collector.settings import RetrySettings

@@ -15,7 +15,7 @@ import pytest
 import uvloop
 
 from collector.attempt import run_attempt
-from collector.history import Past
+from collector.codes import Past
 from collector.outcomes import Answer, Completed, Failure, RolloutState, Verdict
 from collector.prepare import make_agent
 from collector.retry import may_dispatch

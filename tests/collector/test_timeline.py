@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from collector.artifacts import RunArtifacts
+from collector.codes import Past
 from collector.errors import CorruptArtifactError, NotFoundError
 from collector.events import Success, encode
-from collector.history import Past
 from collector.lock import ShardLock
 from collector.outcomes import RolloutState
 from collector.session import JobFacts, ShardSession

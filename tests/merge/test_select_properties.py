@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.history import Code, History
+from collector.codes import Code
+from collector.history import History
 from merge.figures import pass_at, quantile, summarize
 from merge.row_blocks import RowBlock
 from merge.row_numbers import NumberReader
