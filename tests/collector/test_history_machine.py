@@ -267,4 +267,4 @@ class ShardMachine(RuleBasedStateMachine):
 ShardMachine.TestCase.settings = settings(
     max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
-TestShardMachine = ShardMachine.TestCase
+TestShardMachine = pytest.mark.slow(pytest.mark.timeout(300)(ShardMachine.TestCase))
