@@ -43,7 +43,7 @@ def record(attempt: Attempt, outcome: Completed | Failure | Omitted, elapsed_s: 
             attempt.source, attempt.row, outcome, run_id=attempt.run_id, session=attempt.session, attempt=attempt.number
         )
     except (ValueError, TypeError) as error:
-        return _failure(attempt, _unwritable(error), elapsed_s)
+        return _failure(attempt, replace(_unwritable(error), served_by=outcome.served_by), elapsed_s)
     verdict = outcome.verdict
     draft = Success(
         **_common(attempt, elapsed_s), reward=verdict.reward, masked=verdict.masked, truncated=outcome.answer.truncated

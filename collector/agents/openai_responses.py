@@ -80,7 +80,8 @@ def answer_in(response: Any) -> Answer:
 def text_in(output: list[Any]) -> str:
     """What the messages of a Responses object's output say, joined."""
     messages = [item for item in output if isinstance(item, dict) and item.get("type") == "message"]
-    parts = [part for message in messages for part in message.get("content") or [] if isinstance(part, dict)]
+    contents = [content for message in messages if isinstance(content := message.get("content"), list)]
+    parts = [part for content in contents for part in content if isinstance(part, dict)]
     return "".join(part["text"] for part in parts if part.get("type") == "output_text" and isinstance(part.get("text"), str))
 
 

@@ -145,3 +145,15 @@ def test_every_problem_is_told_at_once() -> None:
         load(data)
 
     assert all(key in str(caught.value) for key in ("otel", "gym_install", "math.command"))
+
+
+def test_the_yaml_on_the_page_for_nemo_gyms_users_is_valid() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "nemo-gym.md").read_text()
+    texts = [block.partition("```")[0] for block in page.split("```yaml\n")[1:]]
+    (text,) = [text for text in texts if text.startswith("services:")]
+    data = yaml.safe_load(text) | {"compute": {"here": {"type": "local"}}, "job": {"output_path": "runs"}}
+
+    config = load(data)
+
+    assert config.services["gym"].type == "command"
+    assert config.driver.benchmarks["mcqa"].run["agent"]["head_server"] == {"port": "{services.gym.port}"}
