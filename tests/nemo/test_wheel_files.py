@@ -22,7 +22,7 @@ from exporters.registry import make_exporter
 from merge.command import merge_paths
 from merge.health.run import check_health
 from tests.support.requirements import require
-from tests.support.wheel import missing_wheel, unpack_rollouts
+from tests.support.wheel import missing_wheel, unpack_with_companions
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
@@ -40,26 +40,34 @@ REASONS = {
 
 
 def resumed(path: Path, folder: Path) -> str | None:
-    """Taken over as a run, with an inventory made of its own rows: the package ships none."""
-    artifacts = RunArtifacts(folder / "rollouts.jsonl")
+    """Taken over as a run, with the inventory beside it, or one made of its own rows where the package ships none."""
+    artifacts, shipped = RunArtifacts(folder / "rollouts.jsonl"), RunArtifacts(path).inventory
     shutil.copy(path, artifacts.rollouts)
+    if shipped.is_file():
+        shutil.copy(shipped, artifacts.inventory)
+    elif (problem := _make_inventory(artifacts)) is not None:
+        return problem
+    wanted = Manifest(
+        run_id="r", benchmark="b", created_at="", expected=1, source_digest="", inventory_digest="", config_digest="", config={}
+    )
+    import_legacy(artifacts, wanted)
+    with RolloutStore.read(artifacts) as store:
+        assert len(store.inventory) == artifacts.inventory.read_bytes().count(b"\n")
+    return None
+
+
+def _make_inventory(artifacts: RunArtifacts) -> str | None:
     seen: dict[tuple[int, int], bytes] = {}
-    for line in path.read_bytes().splitlines():
+    for line in artifacts.rollouts.read_bytes().splitlines():
         try:
             row = json.loads(line)
         except ValueError:
             return "expected a JSON value"
         place = (row.get("_ng_task_index"), row.get("_ng_rollout_index"))
         if None in place:
-            return "missing required field `_ng_task_index`"
+            return "_ng_task_index"
         seen[place] = json.dumps({"_ng_task_index": place[0], "_ng_rollout_index": place[1]}).encode() + b"\n"
     artifacts.inventory.write_bytes(b"".join(seen.values()))
-    wanted = Manifest(
-        run_id="r", benchmark="b", created_at="", expected=1, source_digest="", inventory_digest="", config_digest="", config={}
-    )
-    import_legacy(artifacts, wanted)
-    with RolloutStore.read(artifacts) as store:
-        assert len(store.inventory) == len(seen)
     return None
 
 
@@ -91,7 +99,7 @@ WAYS: dict[str, Callable[[Path, Path], str | None]] = {
 def test_every_saved_file_is_read_in_every_way_or_refused_for_a_true_reason(tmp_path: Path) -> None:
     require("NeMo Gym's examples", missing_wheel())
     (tmp_path / "files").mkdir()
-    paths = unpack_rollouts(tmp_path / "files")
+    paths = unpack_with_companions(tmp_path / "files")
     lines = ["| way | files | read | refused |", "| --- | --- | --- | --- |"]
 
     for number, (way, read) in enumerate(WAYS.items()):

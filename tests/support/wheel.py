@@ -29,6 +29,15 @@ def unpack_rollouts(directory: Path) -> list[Path]:
     return paths
 
 
+def unpack_with_companions(directory: Path) -> list[Path]:
+    """Every rollouts file of the wheel, whatever ends its name, with what lies beside it; none is a companion itself."""
+    companions = ("_materialized_inputs.jsonl", "_reward_profiling.jsonl", "_failures.jsonl")
+    with zipfile.ZipFile(_found()[0]) as wheel:
+        names = [name for name in wheel.namelist() if name.endswith(".jsonl") and "rollouts" in name.rsplit("/", 1)[1]]
+        wheel.extractall(directory, names)
+    return sorted(directory / name for name in names if not name.endswith(companions))
+
+
 def _found() -> list[Path]:
     return sorted(CACHE.glob(f"nemo_gym-{VERSION}-*.whl"))
 
