@@ -162,3 +162,20 @@ def test_strict_json_is_read_exactly_however_it_is_written(value: dict[str, Any]
 def test_any_bytes_are_an_object_or_a_refused_row(line: bytes) -> None:
     with suppress(RowError):
         assert isinstance(parse_row(line), dict)
+
+
+@pytest.mark.parametrize("exporter", ["atif", "inspect"])
+def test_a_rollout_that_occurs_twice_is_refused_by_its_line(exporter: str, tmp_path: Path) -> None:
+    lines = [json.dumps({**ROW, "_ng_rollout_index": repeat}).encode() for repeat in (0, 1, 0)]
+
+    result = export(exporter, tmp_path, *lines)
+
+    assert "line 3: rollout 0-0 occurs a second time" in result.message
+
+
+def test_trajectories_of_two_agents_are_no_export_of_one(tmp_path: Path) -> None:
+    lines = [json.dumps({**ROW, "_ng_rollout_index": n, "agent_ref": {"name": name}}).encode() for n, name in enumerate("ab")]
+
+    result = export("atif", tmp_path, *lines)
+
+    assert "line 2: it is of agent 'b', and earlier rows are of 'a'" in result.message
