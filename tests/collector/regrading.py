@@ -83,14 +83,19 @@ async def _one_session(artifacts: RunArtifacts, index: int, said: str) -> None:
     with ShardLock(artifacts.lock) as lock:
         session = ShardSession.open(artifacts, lock, JobFacts(), is_synced=False)
         try:
-            number = session.store.history.latest[index] + 1
-            await session.dispatch(index, number)
-            if said != "?":
-                attempt = _attempt(session.store.inventory.line(index), index, number, session.run_id, session.number)
-                recorded = record(attempt, _outcome(said), 0.5)
-                await session.settle(index, recorded.draft, recorded.line)
+            await one_attempt(session, index, said)
         finally:
             await session.abandon()
+
+
+async def one_attempt(session: ShardSession, index: int, said: str) -> None:
+    """Record the next attempt of rollout ``index``, and what it came to."""
+    number = session.store.history.latest[index] + 1
+    await session.dispatch(index, number)
+    if said != "?":
+        attempt = _attempt(session.store.inventory.line(index), index, number, session.run_id, session.number)
+        recorded = record(attempt, _outcome(said), 0.5)
+        await session.settle(index, recorded.draft, recorded.line)
 
 
 def _write_late(artifacts: RunArtifacts, index: int, said: str) -> None:

@@ -237,3 +237,25 @@ def test_the_answers_of_a_failed_judge_are_judged_once_it_is_mended(judged: Judg
     assert (code, "score     1 (2/2)" in said) == (0, True)
     assert len(judged.policy.requests()) == asked
     assert judged.run()[0] == 0
+
+
+def test_a_regrading_killed_by_the_kernel_goes_on_without_judging_twice(judged: Judged, tmp_path: Path) -> None:
+    """SIGKILL when the fourth judgement arrives: three are recorded, and the other three are asked for by the next command."""
+    judged.tasks(*({} for _ in range(6)))
+    judged.run(verifier={"type": "judge"})
+    (tmp_path / "again").mkdir()
+    pid_file = tmp_path / "pid"
+    output = tmp_path / "again" / "rollouts.jsonl"
+    words = ["reverify", "--rollouts", str(judged.artifacts.rollouts), "-o", str(output), "--concurrency", "1"]
+
+    with ModelServer(tmp_path / "again", kill_pid_at=4, kill_pid_file=pid_file, api_key=KEY) as judge:
+        words.append(f"+verifier.base_url={judge.base_url}")
+        killed = judged.start(*words)
+        pid_file.write_text(str(killed.pid))
+        killed.communicate(timeout=50)
+        code, said = judged.gym(*words, "--resume")
+
+        assert (killed.returncode, code) == (-signal.SIGKILL, 0), said
+        # The fourth was asked for twice: its first judgement was never recorded.
+        assert sorted(judge.counts().values()) == [1, 1, 1, 1, 1, 2]
+    assert sorted(row["n"] for row in rows_of(output)) == list(range(6))
