@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from collector.errors import GymEvalError, IncompleteError, ServiceError
 from collector.stop import StopReason
+from orchestrate.config.pools import placements_of
 from orchestrate.config.values import resolve_env, walltime_seconds
 from orchestrate.job_context import JobContext, enter_directory, unless_stopped
 from orchestrate.job_stops import JobStops
@@ -118,6 +119,7 @@ class Job:
                 logs=self.run_dir.logs(self.shards[0].benchmark if len(self.shards) == 1 else None),
                 job=f"{self.context.job_id.replace(':', '-')}",
                 environ=os.environ,
+                placements=placements_of(self.plan.config),
             )
             async with services:
                 try:

@@ -142,7 +142,9 @@ def _squeue(names: Sequence[str]) -> _Listing:
     if isinstance(output, _Trouble):
         return _Listing(None, output.text)
     facts = (line.split("|", 2) for line in output.splitlines() if line.count("|") >= 2)
-    return _Listing({job_id.strip(): JobFact(Knowledge.KNOWN, state, reason) for job_id, state, reason in facts})
+    return _Listing(
+        {job_id: JobFact(Knowledge.KNOWN, state, reason) for text, state, reason in facts if (job_id := leader_of(text))}
+    )
 
 
 def _sacct(job_ids: Sequence[str]) -> _Listing:
@@ -152,7 +154,18 @@ def _sacct(job_ids: Sequence[str]) -> _Listing:
         return _Listing(None, output.text)
     rows = (line.split("|", 1) for line in output.splitlines() if "|" in line)
     # "CANCELLED by 0" is one state with a remark.
-    return _Listing({job_id: JobFact(Knowledge.KNOWN, state.split(" ")[0], state) for job_id, state in rows})
+    return _Listing(
+        {job_id: JobFact(Knowledge.KNOWN, state.split(" ")[0], state) for text, state in rows if (job_id := leader_of(text))}
+    )
+
+
+def leader_of(text: str) -> str | None:
+    """The id of a job as Slurm's programs list it; None for a component of a heterogeneous job, ``7+1``, but its first.
+
+    Components are queued, requeued and cancelled together, under the id of the first.
+    """
+    job_id, plus, component = text.strip().partition("+")
+    return job_id if not plus or component == "0" else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from orchestrate.config.services import CommandService, StartedService, VllmService
 
@@ -14,15 +14,24 @@ def model_name(service: CommandService | VllmService) -> str:
     return service.served_model_name or ""
 
 
-def command_of(service: CommandService | VllmService, *, name: str, job: str, variables: Iterable[str] = ()) -> list[str]:
-    """The command with ``{port}`` and ``{host}`` still to be filled in; ``variables`` are those that reach a container."""
+def command_of(
+    service: CommandService | VllmService, *, name: str, job: str, variables: Iterable[str] = (), step: Sequence[str] = ()
+) -> list[str]:
+    """The command with ``{port}`` and ``{host}`` still to be filled in; ``variables`` are those that reach a container.
+
+    ``step`` is the srun of another node, which a container's options are added to.
+    """
     if isinstance(service, VllmService):
         plain = _vllm(service)
     elif isinstance(service.command, str):
         plain = ["bash", "-c", service.command]
     else:
         plain = list(service.command)
-    return plain if service.container is None else [*_srun(service, service.container, name, job, sorted(variables)), *plain]
+    return (
+        plain
+        if service.container is None
+        else [*_srun(service, service.container, f"gym-{name}-{job}", variables=sorted(variables), step=step), *plain]
+    )
 
 
 def _vllm(service: VllmService) -> list[str]:
@@ -35,10 +44,10 @@ def _vllm(service: VllmService) -> list[str]:
     return [*command, *service.extra_args]
 
 
-def _srun(service: StartedService, image: str, name: str, job: str, variables: list[str]) -> list[str]:
+def _srun(service: StartedService, image: str, container: str, *, variables: list[str], step: Sequence[str]) -> list[str]:
     # --overlap: the step shares the GPUs and cores that the job's own process holds. The name is unique on the node.
-    command = ["srun", "--overlap", "--nodes=1", "--ntasks=1", f"--container-image={image}"]
-    command += [f"--container-name=gym-{name}-{job}", "--no-container-mount-home"]
+    command = [*(step or ("srun", "--overlap", "--nodes=1", "--ntasks=1")), f"--container-image={image}"]
+    command += [f"--container-name={container}", "--no-container-mount-home"]
     if service.mounts:
         command.append(f"--container-mounts={','.join(service.mounts)}")
     if variables:

@@ -17,11 +17,14 @@ from collector import durable
 from collector.errors import ServiceError
 from orchestrate import supervise
 from orchestrate.config.gpus import divide_devices
+from orchestrate.config.pools import Placement
 from orchestrate.config.services import CommandService, ExternalService, VllmService
 from orchestrate.config.values import resolve_env
+from orchestrate.placing import ANY_ADDRESS, Site, find_site
 from orchestrate.service_command import command_of, model_name
 
 HOST: Final = "127.0.0.1"
+_DEVICES: Final = "CUDA_VISIBLE_DEVICES"
 #: Lines of a service's log that its error shows.
 _LAST_LINES: Final = 12
 _PROBE_PAUSE_S: Final = 0.5
@@ -51,32 +54,48 @@ class RunningService:
     """A command service from its start to its end. Use as an async context manager."""
 
     def __init__(
-        self, name: str, service: CommandService | VllmService, *, log: Path, job: str, environ: Mapping[str, str]
+        self,
+        name: str,
+        service: CommandService | VllmService,
+        *,
+        log: Path,
+        job: str,
+        environ: Mapping[str, str],
+        placement: Placement | None = None,
     ) -> None:
         self.name = name
         self.service = service
         self.log = log
         self.job = job
         self.was_ready = False
+        self.address = HOST
         self.port = service.port or free_port()
+        self._placement = placement
+        #: Where it runs when that is another node; known once it was started.
+        self._site: Site | None = None
         self._environ = environ
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def endpoint(self) -> Endpoint:
         """Where the service answers once it is ready."""
-        return Endpoint(f"http://{HOST}:{self.port}/v1", model_name(self.service))
+        return Endpoint(f"http://{self.address}:{self.port}/v1", model_name(self.service))
 
     async def __aenter__(self) -> Self:
         """Start the process; it is not ready yet."""
+        if self._placement is not None:
+            where = f"service {self.name}"
+            self._site = await find_site(where, self._placement, self.service.port, self._environ)
+            self.address, self.port = self._site.address, self._site.port
         output = durable.open_log(self.log)
         try:
             self._process = subprocess.Popen(  # noqa: ASYNC220 - returns within milliseconds, before anything else runs
-                [sys.executable, "-I", supervise.__file__, str(self.service.stop_grace_s), *self._command()],
+                self._command(),
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 # In a container the directory is one of the image.
+                # srun goes to the same directory on another node.
                 cwd=self.service.cwd if self.service.container is None else None,
                 env=self._environment(),
                 start_new_session=True,
@@ -104,7 +123,7 @@ class RunningService:
     async def wait_ready(self, probe: Probe) -> None:
         """Return when the model answers. Raises ServiceError when the process ends, or is not ready in its time."""
         health = self.service.health_check
-        health_url = f"http://{HOST}:{self.port}{health.path}" if health else None
+        health_url = f"http://{self.address}:{self.port}{health.path}" if health else None
         reason = "nothing was asked yet"
         with suppress(TimeoutError):
             async with asyncio.timeout(self.service.ready_timeout_s):
@@ -140,16 +159,24 @@ class RunningService:
         return ServiceError(f"{what}.{said}", f"Its log is {self.log}.", f"service {self.name}")
 
     def _command(self) -> list[str]:
-        command = command_of(self.service, name=self.name, job=self.job, variables=self.service.env)
-        return [self._filled(part) for part in command]
+        step = () if self._site is None else self._site.step
+        command = command_of(self.service, name=self.name, job=self.job, variables=self.service.env, step=step)
+        supervised = [sys.executable, "-I", supervise.__file__, str(self.service.stop_grace_s)]
+        filled = [self._filled(part) for part in command]
+        if self.service.container is None:
+            # On another node the supervisor stands beside the service; srun brings it the end of our standard input.
+            return [*step, *supervised, *filled]
+        return [*supervised, *filled]
 
     def _environment(self) -> dict[str, str]:
         own = resolve_env(self.service.env, self._environ, where=f"service {self.name}")
-        return {**self._environ, **{name: self._filled(value) for name, value in own.items()}}
+        # The devices of this node are none of another one's: there the step gets those that Slurm gives it.
+        base = {name: value for name, value in self._environ.items() if self._site is None or name != _DEVICES}
+        return {**base, **{name: self._filled(value) for name, value in own.items()}}
 
     def _filled(self, text: str) -> str:
         # Not str.format: commands carry JSON, whose braces are not ours.
-        return text.replace("{port}", str(self.port)).replace("{host}", HOST)
+        return text.replace("{port}", str(self.port)).replace("{host}", HOST if self._site is None else ANY_ADDRESS)
 
 
 class ServiceGroup:
@@ -204,14 +231,30 @@ class ServiceGroup:
 
 
 def group_of(
-    services: Mapping[str, CommandService | VllmService | ExternalService], *, logs: Path, job: str, environ: Mapping[str, str]
+    services: Mapping[str, CommandService | VllmService | ExternalService],
+    *,
+    logs: Path,
+    job: str,
+    environ: Mapping[str, str],
+    placements: Mapping[str, Placement] | None = None,
 ) -> ServiceGroup:
-    """The services of a job called ``job``; nothing is started yet. Raises ConfigError when a variable is missing."""
-    gpus = {name: service.gpus for name, service in services.items() if isinstance(service, VllmService)}
-    devices = divide_devices(environ.get("CUDA_VISIBLE_DEVICES"), gpus)
-    environs = {name: {**environ, "CUDA_VISIBLE_DEVICES": own} for name, own in devices.items()}
+    """The services of a job called ``job``; nothing is started yet. Raises ConfigError when a variable is missing.
+
+    ``placements`` are those of services that run on another node than this one.
+    """
+    elsewhere = placements or {}
+    gpus = {n: service.gpus for n, service in services.items() if isinstance(service, VllmService) and n not in elsewhere}
+    devices = divide_devices(environ.get(_DEVICES), gpus)
+    environs = {name: {**environ, _DEVICES: own} for name, own in devices.items()}
     running = {
-        name: RunningService(name, service, log=logs / f"{name}-{job}.log", job=job, environ=environs.get(name, environ))
+        name: RunningService(
+            name,
+            service,
+            log=logs / f"{name}-{job}.log",
+            job=job,
+            environ=environs.get(name, environ),
+            placement=elsewhere.get(name),
+        )
         for name, service in services.items()
         if not isinstance(service, ExternalService)
     }

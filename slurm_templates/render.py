@@ -20,15 +20,22 @@ class JobScript:
 
     flags: Mapping[str, FlagValue]
     command: Sequence[str]
+    #: Options of the further components of a heterogeneous job.
+    components: Sequence[Mapping[str, FlagValue]] = field(default_factory=tuple)
     #: Shell lines that run first, as they stand.
     setup: Sequence[str] = field(default_factory=tuple)
 
 
 def render_job(script: JobScript) -> str:
     """The script's text. Raises ValueError for a value with a line break, which would end its directive."""
-    flags = [text for name, value in script.flags.items() if (text := render_flag(name, value)) is not None]
+    flags, *components = [_rendered(part) for part in (script.flags, *script.components)]
     template = _environment().get_template("job.sh.j2")
-    return template.render(flags=flags, setup=script.setup, command=shlex.join(script.command)) + "\n"
+    command = shlex.join(script.command)
+    return template.render(flags=flags, components=components, setup=script.setup, command=command) + "\n"
+
+
+def _rendered(flags: Mapping[str, FlagValue]) -> list[str]:
+    return [text for name, value in flags.items() if (text := render_flag(name, value)) is not None]
 
 
 def render_flag(name: str, value: FlagValue) -> str | None:

@@ -23,6 +23,20 @@ def _check_own(value: str) -> str:
     return value
 
 
+ExtraArgs: TypeAlias = dict[Annotated[FlagName, AfterValidator(_check_own)], FlagValue]
+
+
+class NodePool(StrictModel):
+    """Equal nodes of a job. The collector runs on the first node of the first pool."""
+
+    partition: OptionalLine = None
+    nodes: Count = 1
+    ntasks_per_node: Count = 1
+    gpus_per_node: Count | None = None
+    #: As in the compute entry, and over what stands there.
+    extra_args: ExtraArgs = Field(default_factory=dict)
+
+
 class SlurmCompute(StrictModel):
     """One job per shard, submitted as an array per benchmark."""
 
@@ -44,7 +58,9 @@ class SlurmCompute(StrictModel):
     #: Jobs of one array that run at once; null: as many as the scheduler lets.
     max_concurrent: Count | None = None
     #: Long options for sbatch without their dashes; null, "" and false leave one out, true gives it without a value.
-    extra_args: dict[Annotated[FlagName, AfterValidator(_check_own)], FlagValue] = Field(default_factory=dict)
+    extra_args: ExtraArgs = Field(default_factory=dict)
+    #: Several kinds of nodes in each job, by name; they say partition, nodes and gpus_per_node in place of the keys above.
+    node_pools: dict[Line, NodePool] = Field(default_factory=dict)
     #: The interpreter on the nodes; null: the one that submits.
     python: OptionalLine = None
     #: Shell lines that run in the job before anything else; a line that fails ends the job.

@@ -15,6 +15,7 @@ from collector.registry import unknown_name_hint
 from collector.settings import RunSettings
 from orchestrate.config.gpus import gpu_problems
 from orchestrate.config.nemo_submit import from_nemo_submit
+from orchestrate.config.pools import limit_problems, pool_problems
 from orchestrate.config.problems import problems_of
 from orchestrate.config.references import UNKNOWN_PORT_URL, fill_references, reference_problems
 from orchestrate.config.services import ExternalService
@@ -44,7 +45,7 @@ def load_config(raw: Mapping[str, Any], *, where: Path, environ: Mapping[str, st
     problems += [problem for name, run in _run_sections(data).items() for problem in _run_problems(name, run, data)]
     if not problems:
         config = SubmitConfig.model_validate(data)
-        problems = [*_variable_problems(config, environ), *gpu_problems(config)]
+        problems = [*_variable_problems(config, environ), *gpu_problems(config), *limit_problems(config.the_compute)]
         if not problems:
             names = config.driver.benchmarks
             return Loaded(config, {name: settings_of(config, name, output=_PLACEHOLDER) for name in names})
@@ -124,6 +125,7 @@ def _meaning_problems(data: Mapping[str, Any]) -> list[str]:
     named = services.get(policy) if isinstance(policy, str) else None
     if isinstance(named, dict) and named.get("type") == "command" and named.get("served_model_name") is None:
         problems.append(f"services.{policy}.served_model_name: is missing: driver.policy_model needs a service with a model")
+    problems += pool_problems(data)
     name = _mapping(data, "job").get("name")
     if isinstance(name, str) and (not name or slug(name) != name):
         problems.append(f"job.name: {name!r} is not a plain directory name: use letters, digits, '.', '_' and '-'")

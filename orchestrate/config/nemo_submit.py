@@ -16,7 +16,10 @@ _Unsupported = Mapping[str, tuple[tuple[Any, ...], str]]
 _DRIVER: Final[_Unsupported] = {
     "container": ((), "the collector runs on the node itself, with the interpreter of compute.NAME.python"),
     "gym_install": ((None,), "install NeMo Gym where its servers are started, and use agent nemo_gym"),
-    "policy_host": (("localhost", "127.0.0.1"), "services run on the first node of the job, where the collector is"),
+    "policy_host": (
+        ("localhost", "127.0.0.1"),
+        "a service runs on the first node of its pool, and its address is found by the job",
+    ),
     "policy_model_type": ((), "run.agent says how the model is asked: openai_chat, openai_responses or nemo_gym"),
     "mounts": (([],), "the collector runs in no container"),
 }
@@ -58,27 +61,11 @@ def from_nemo_submit(raw: Mapping[str, Any]) -> TranslatedSubmit:
         problems.append(f"otel: is not supported: {_OTEL}")
     compute = data.get("compute")
     only = next(iter(compute)) if isinstance(compute, Mapping) and len(compute) == 1 else None
-    if isinstance(compute, Mapping):
-        data["compute"] = {name: _compute(entry) for name, entry in compute.items()}
     if isinstance(services := data.get("services"), Mapping):
         data["services"] = {name: _service(f"services.{name}", entry, only, problems) for name, entry in services.items()}
     if isinstance(driver := data.get("driver"), Mapping):
         data["driver"] = _driver(driver, problems)
     return TranslatedSubmit(data, problems)
-
-
-def _compute(entry: Any) -> Any:
-    """One pool of nodes is what the keys of the entry itself say."""
-    pools = entry.get("node_pools") if isinstance(entry, Mapping) else None
-    if not isinstance(pools, Mapping) or len(pools) != 1 or not isinstance(pool := next(iter(pools.values())), Mapping):
-        return entry
-    if pool.get("ntasks_per_node", 1) != 1 or {"partition", "nodes", "gpus_per_node"} & entry.keys():
-        return entry
-    flat = {key: value for key, value in entry.items() if key != "node_pools"}
-    kept = {key: pool[key] for key in ("partition", "nodes", "gpus_per_node") if key in pool}
-    extra = {**(flat.get("extra_args") or {}), **(pool.get("extra_args") or {})}
-    rest = {key: value for key, value in pool.items() if key not in {*kept, "extra_args", "ntasks_per_node"}}
-    return {**flat, **kept, **rest, **({"extra_args": extra} if extra else {})}
 
 
 def _service(path: str, entry: Any, compute: Any, problems: list[str]) -> Any:

@@ -88,6 +88,8 @@ class StartedService(StrictModel):
 
     env: EnvMap = Field(default_factory=dict)
     cwd: Line | None = None
+    #: The node pool on whose first node it runs; null: the first pool.
+    node_pool: Line | None = None
     #: null: a free port is chosen by each job, so that two jobs can share a node.
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
     ready_timeout_s: Seconds = 600.0

@@ -9,7 +9,8 @@ from typing import Final
 
 from collector import durable
 from collector.errors import UnavailableError
-from orchestrate.config.compute import SlurmCompute
+from orchestrate.config.compute import NodePool, SlurmCompute
+from orchestrate.config.pools import is_heterogeneous
 from orchestrate.config.values import slurm_time, walltime_seconds
 from orchestrate.executors.base import Accepted, Answer, Executor, JobBatch, Refused, Unclear
 from orchestrate.scheduler import Scheduler, SlurmScheduler, max_array_size
@@ -19,6 +20,7 @@ from slurm_templates.render import FlagValue, JobScript, literal_path, render_jo
 #: Resources that a shard needs and a finisher does not.
 SHARD_FLAGS: Final = frozenset(
     {"cpus-per-task", "mem", "gpus-per-node", "gres", "exclusive", "mem-per-cpu", "mem-per-gpu", "constraint"}
+    | {"ntasks-per-node"}
 )
 #: Merging takes a sixth of it whatever the size; where a site has no default, leaving it out would ask for a whole node.
 FINISHER_MEM: Final = "1G"
@@ -47,7 +49,8 @@ class SlurmArrays(Executor):
             raise UnavailableError(f"{', '.join(missing)} not found.", "Submit from a machine with Slurm's programs.")
 
     def batch_limit(self) -> int:
-        return max_array_size()
+        # Slurm has no arrays of heterogeneous jobs.
+        return 1 if is_heterogeneous(self.compute) else max_array_size()
 
     def preview(self, batch: JobBatch) -> str:
         return render_job(self.script(batch, len(batch.jobs)))
@@ -88,12 +91,14 @@ class SlurmArrays(Executor):
         folder = self.run.jobs(batch.owner) / batch.token
         return JobScript(
             flags=self._flags(batch, count),
+            components=() if batch.is_finisher else self._components(batch),
             setup=self.compute.setup,
             command=[self.compute.python or sys.executable, "-u", "-m", "orchestrate.entry", str(folder), "0", batch.token],
         )
 
     def _flags(self, batch: JobBatch, count: int) -> dict[str, FlagValue]:
-        flags = {**self._own_flags(batch, count), **self.compute.extra_args}
+        flags = {**self._own_flags(batch, count), **self._pool_flags(self._first_pool), **self.compute.extra_args}
+        flags |= self._first_pool.extra_args
         if not batch.is_finisher:
             return flags
         # Files are merged by one process; nobody's GPUs wait for it, and it has no use for a shard's memory.
@@ -108,27 +113,59 @@ class SlurmArrays(Executor):
             "dependency": f"afterany:{':'.join(batch.after)}",
         }
 
+    @property
+    def _first_pool(self) -> NodePool:
+        """The pool of the collector; all pools in one where Slurm can allocate them as one."""
+        pools = list(self.compute.node_pools.values())
+        if not pools:
+            compute = self.compute
+            return NodePool(partition=compute.partition, nodes=compute.nodes, gpus_per_node=compute.gpus_per_node)
+        if is_heterogeneous(self.compute):
+            return pools[0]
+        return pools[0].model_copy(update={"nodes": sum(pool.nodes for pool in pools)})
+
+    def _components(self, batch: JobBatch) -> list[dict[str, FlagValue]]:
+        """The options of every further pool of a heterogeneous job; few of the first one's hold for others."""
+        if not is_heterogeneous(self.compute):
+            return []
+        pools = list(self.compute.node_pools.values())[1:]
+        return [
+            {**self._shared_flags(batch), **self._pool_flags(pool), **self.compute.extra_args, **pool.extra_args}
+            for pool in pools
+        ]
+
+    def _pool_flags(self, pool: NodePool) -> dict[str, FlagValue]:
+        return {
+            "partition": pool.partition,
+            "nodes": pool.nodes,
+            "ntasks": pool.nodes * pool.ntasks_per_node,
+            "ntasks-per-node": pool.ntasks_per_node if pool.ntasks_per_node > 1 else None,
+            "gpus-per-node": pool.gpus_per_node,
+        }
+
+    def _shared_flags(self, batch: JobBatch) -> dict[str, FlagValue]:
+        compute = self.compute
+        return {
+            "job-name": batch.token,
+            "account": compute.account,
+            "qos": compute.qos,
+            "time": slurm_time(walltime_seconds(compute.walltime)),
+            "cpus-per-task": compute.cpus_per_task,
+            "mem": compute.mem,
+            "requeue": True,
+        }
+
     def _own_flags(self, batch: JobBatch, count: int) -> dict[str, FlagValue]:
         compute, seconds = self.compute, walltime_seconds(self.compute.walltime)
         log = literal_path(self.run.logs(batch.owner)) + ("/job-%A_%a.log" if count > 1 else "/job-%j.log")
         at_once = f"%{compute.max_concurrent}" if compute.max_concurrent else ""
         return {
-            "job-name": batch.token,
-            "account": compute.account,
-            "partition": compute.partition,
-            "qos": compute.qos,
-            "time": slurm_time(seconds),
-            "nodes": compute.nodes,
-            "ntasks": compute.nodes,
-            "cpus-per-task": compute.cpus_per_task,
-            "mem": compute.mem,
-            "gpus-per-node": compute.gpus_per_node,
+            **self._shared_flags(batch),
             "array": f"0-{count - 1}{at_once}" if count > 1 else None,
             "chdir": str(self.run.root),
             "output": log,
             # Both runs of a requeued job write to one log; truncating would lose what the first one said.
             "open-mode": "append",
-            "requeue": True,
             # B: to the batch shell, which exec has made the collector.
             "signal": f"B:USR2@{warning_seconds(seconds)}",
             # Variables that host: names reach the job in its environment, never in a file.

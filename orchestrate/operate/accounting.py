@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from orchestrate.scheduler import scrubbed_environment
+from orchestrate.scheduler import leader_of, scrubbed_environment
 from orchestrate.submissions import Submission
 
 _SACCT_TIMEOUT_S: Final = 60.0
@@ -58,7 +58,9 @@ def parse_sacct(output: str) -> dict[str, list[JobRun]]:
         queued = _moment(fields[1]) if len(fields) == 6 else None
         if queued is None:
             continue
-        job_id, _, start, end, elapsed, state = fields
+        listed, _, start, end, elapsed, state = fields
+        if (job_id := leader_of(listed)) is None:
+            continue
         run = JobRun(job_id, queued, _moment(start), _moment(end), _seconds(elapsed), state.split(" ")[0])
         found.setdefault(job_id, []).append(run)
     return found

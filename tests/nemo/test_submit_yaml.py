@@ -72,8 +72,9 @@ def test_a_service_of_one_instance_on_one_pool_is_a_job_with_its_options() -> No
 
     compute, policy = config.the_compute, config.services["policy"]
     assert compute.type == "slurm"
-    assert (compute.partition, compute.nodes, compute.gpus_per_node, compute.account) == ("batch", 1, 8, "research")
-    assert compute.extra_args == {"exclusive": True}
+    (pool,) = compute.node_pools.values()
+    assert (pool.partition, pool.nodes, pool.gpus_per_node, compute.account) == ("batch", 1, 8, "research")
+    assert pool.extra_args == {"exclusive": True}
     assert policy.type == "vllm"
     assert (policy.ready_timeout_s, policy.tensor_parallel_size, policy.port) == (1800, 8, 8000)
     assert policy.extra_args == ["--max-model-len", "32768", "--enable-prefix-caching"]

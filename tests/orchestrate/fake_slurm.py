@@ -11,7 +11,7 @@ from pathlib import Path
 #: Records the job under its name and prints its id, as sbatch does.
 ACCEPT = """
 script="${@: -1}"
-name=$(sed -n "s/^#SBATCH --job-name=//p" "$script" | tr -d "'")
+name=$(sed -n "s/^#SBATCH --job-name=//p" "$script" | head -1 | tr -d "'")
 count=$(sed -n "s/^#SBATCH --array=0-\\([0-9]*\\).*/\\1/p" "$script")
 id=$(( $(cat "$HERE/next" 2>/dev/null || echo 100) + 1 )); echo $id > "$HERE/next"
 if [ -n "$count" ]; then for k in $(seq 0 $count); do echo "${id}_$k|$name|PENDING" >> "$HERE/jobs"; done

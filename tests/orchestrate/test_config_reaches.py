@@ -29,6 +29,7 @@ VALUES: dict[str, Any] = {
     "extra_args": {"mail-user": "me@example.org", "exclusive": True, "comment": None, "nice": ""},
     "python": "/opt/own/python",
     "setup": ["module load own"],
+    "node_pools": {"front": {"partition": "cpu"}, "back": {"partition": "gpu", "gpus_per_node": 4}},
 }
 SEEN = {
     "account": "#SBATCH --account=research",
@@ -43,6 +44,7 @@ SEEN = {
     "extra_args": "#SBATCH --mail-user=me@example.org\n#SBATCH --exclusive\n",
     "python": "exec /opt/own/python -u -m orchestrate.entry",
     "setup": "\nmodule load own\n",
+    "node_pools": "#SBATCH hetjob\n#SBATCH --job-name=gym-math-1\n",
 }
 
 

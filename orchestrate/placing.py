@@ -1,0 +1,72 @@
+"""A node of the job other than the first: its address, a free port on it, and the srun that starts something there."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from collector.errors import ServiceError
+from orchestrate.config.pools import Placement
+
+#: What a service on another node listens on: the collector comes from outside.
+ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - the port is chosen by the job, on a node that the job has
+#: Seconds for one question to Slurm, or one step of the job that is over at once.
+_TIMEOUT_S: Final = 60.0
+_FREE_PORT: Final = "import socket; s = socket.socket(); s.bind(('', 0)); print(s.getsockname()[1])"
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A place on a node. ``step`` starts what follows it there."""
+
+    address: str
+    port: int
+    step: tuple[str, ...]
+
+
+async def find_site(where: str, placement: Placement, port: int | None, environ: Mapping[str, str]) -> Site:
+    """The place that ``placement`` means in this job. Raises ServiceError, about ``where``, when Slurm does not say."""
+    group = f"_HET_GROUP_{placement.group}" if placement.group is not None else ""
+    nodes = environ.get(f"SLURM_JOB_NODELIST{group}")
+    if nodes is None:
+        raise ServiceError("its node pool is not in this job.", "Submit again: pools were added since.", where)
+    names = (await _said(where, ["scontrol", "show", "hostnames", nodes], environ)).split()
+    if placement.node >= len(names):
+        raise ServiceError(f"its node pool is not in this job, which has {len(names)} nodes.", "Submit again.", where)
+    node = names[placement.node]
+    facts = (await _said(where, ["scontrol", "show", "node", node, "--oneliner"], environ)).split()
+    # The address by which Slurm itself reaches the node: a node's own idea of its name may be a loopback address.
+    address = next((fact.partition("=")[2] for fact in facts if fact.startswith("NodeAddr=")), node)
+    step = step_on(node, placement.group)
+    free = port or int(await _said(where, [*step, sys.executable, "-I", "-c", _FREE_PORT], environ))
+    return Site(address, free, step)
+
+
+def step_on(node: str, group: int | None) -> tuple[str, ...]:
+    """The srun of one task on ``node`` that shares what the job holds there."""
+    het = (f"--het-group={group}",) if group is not None else ()
+    return ("srun", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}", *het)
+
+
+async def _said(where: str, command: list[str], environ: Mapping[str, str]) -> str:
+    pipe = asyncio.subprocess.PIPE
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=dict(environ)
+        )
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                out, err = await process.communicate()
+        except TimeoutError as error:
+            process.kill()
+            raise ServiceError(f"{command[0]} gave no answer within {_TIMEOUT_S:.0f} s.", "Try again.", where) from error
+    except OSError as error:
+        raise ServiceError(
+            f"{command[0]} cannot be run: {error.strerror}.", "A node pool needs Slurm's programs.", where
+        ) from error
+    if process.returncode:
+        raise ServiceError(f"{command[0]}: {' '.join(err.decode(errors='replace').split())}.", "Check its node_pool.", where)
+    return out.decode().strip()
