@@ -25,6 +25,17 @@ _KEYS: Final = {
     "concurrency": "num_samples_in_parallel",
     "prompt_config": "prompt_config",
 }
+#: Flags of NeMo Gym's command that start servers or that say what needs no saying here.
+_ELSEWHERE: Final = {
+    **dict.fromkeys(
+        ("--benchmark", "--environment", "--resources-server", "--model-type", "--split", "--search-dir"),
+        "Servers are not started: start them with NeMo Gym's gym env start, then use --no-serve.",
+    ),
+    "--disable-aggregation": "Metrics need no servers and are always made.",
+    "--health-check-workers": "The health check chooses for itself.",
+    "--verbose": "What happens is told in any case.",
+    "-v": "What happens is told in any case.",
+}
 #: Flag to the key of ``responses_create_params`` that it sets.
 _PARAMS: Final = ("temperature", "top_p", "max_output_tokens")
 
@@ -54,6 +65,7 @@ def _parser() -> CommandParser:
         description="Collect one benchmark. Example: gym eval run -i math.jsonl -o out/math.jsonl -m my-model "
         "--model-url http://localhost:8000/v1 --verifier number",
         epilog="Overrides: key=value changes a key of the YAML, +key=value adds one (as in +retry.max_attempts=5).",
+        elsewhere=_ELSEWHERE,
     )
     parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="a setting without a flag, as key=value or +key=value")
     parser.add_argument("--config", type=Path, help="YAML file with settings; flags win over it")
@@ -78,6 +90,7 @@ def _parser() -> CommandParser:
         "--allow-unsupported-pairing", action="store_true", help="with --no-serve: agents a verifier leaves out"
     )
     parser.add_argument("--interleave-repeats", action="store_true", help="start each task's first repeat before any second")
+    parser.add_argument("--health-check-ignore", metavar="A,B", help="checks that the health check leaves out")
     parser.add_argument("--no-health-check", action="store_true", help="leave out the health check after collection")
     parser.add_argument("--resume", action="store_true", help="accepted for NeMo Gym users: runs always resume")
     parser.add_argument("--json", action="store_true", help="print the coverage as JSON")
@@ -159,6 +172,8 @@ def _with_flags(data: dict[str, Any], args: argparse.Namespace) -> dict[str, Any
             # Settings of another type of plug-in would be wrong for this one.
             same = isinstance(data.get(key), dict) and data[key].get("type") == kind
             merged[key] = data[key] if same else {"type": kind}
+    if args.health_check_ignore is not None:
+        merged["health_check_ignored_checks"] = [name for name in args.health_check_ignore.split(",") if name]
     if args.agent is not None:
         merged["agent_name"] = args.agent
     if args.allow_unsupported_pairing:

@@ -94,6 +94,23 @@ def test_what_cannot_be_honoured_is_refused_by_name(project: Project, bench: Nem
     assert not bench.files()
 
 
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        pytest.param("--benchmark=mcqa", "start them with NeMo Gym's gym env start, then use --no-serve", id="servers"),
+        pytest.param("--disable-aggregation", "Metrics need no servers and are always made", id="metrics"),
+    ],
+)
+def test_a_flag_of_nemo_gym_that_is_not_here_says_what_to_do(project: Project, bench: NemoBench, flag: str, said: str) -> None:
+    bench.tasks({})
+
+    done = run(project, bench, flag)
+
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not bench.files()
+
+
 def test_an_agent_by_name_needs_running_servers(project: Project, bench: NemoBench) -> None:
     bench.tasks({})
 
