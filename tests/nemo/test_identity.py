@@ -128,13 +128,14 @@ def test_a_server_that_the_rows_need_and_nobody_runs_is_an_error(
 
 def test_no_secret_of_the_servers_is_written(bench: NemoBench, stub: NemoStub) -> None:
     model(stub.config)["extra"] = {"judge_token": "hidden-token", "url": "http://user:hidden-word@x/"}
+    model(stub.config)["words"] = ["--key=secret-of-the-policy", "sk-hidden-by-its-form", "http://x/?sig=hidden-query"]
     bench.tasks({})
 
     bench.fill()
 
     written = b"".join(bench.files().values())
     assert b"org/model" in written
-    for secret in (b"secret-of-the-policy", b"hidden-token", b"hidden-word"):
+    for secret in (b"secret-of-the-policy", b"hidden-token", b"hidden-word", b"by-its-form", b"hidden-query"):
         assert secret not in written
 
 
@@ -154,6 +155,19 @@ def test_a_head_server_that_is_not_there_is_one_line(bench: NemoBench) -> None:
 
     assert str(caught.value).startswith("http://127.0.0.1:1/global_config_dict_yaml: the head server does not answer: ")
     assert "agent.config_file" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["key: [secret-word", "- secret-word", "secret-word: *nowhere"])
+def test_a_configuration_that_cannot_be_read_is_one_line_without_its_text(
+    bench: NemoBench, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("NEMO_GYM_CONFIG_DICT", text)
+    bench.tasks({})
+
+    with pytest.raises(ConfigError, match="NEMO_GYM_CONFIG_DICT: not a configuration") as caught:
+        bench.prepare()
+
+    assert "secret-word" not in str(caught.value)
 
 
 def test_the_environment_gives_the_configuration_without_a_head_server(

@@ -92,7 +92,10 @@ def _parse(text: str, where: str) -> dict[str, Any]:
         data = yaml.safe_load(text)
         data = yaml.safe_load(data) if isinstance(data, str) else data
     except yaml.YAMLError as error:
-        raise ConfigError(f"not a configuration: {' '.join(str(error).split())}.", "", where) from error
+        # Its own words quote the text, which holds keys.
+        mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+        place = f" (line {mark.line + 1})" if mark is not None else ""
+        raise ConfigError(f"not a configuration: no valid YAML{place}.", "Check where it comes from.", where) from None
     if not isinstance(data, dict):
         raise ConfigError(f"not a configuration: a {type(data).__name__} at the top level.", "", where)
     return data

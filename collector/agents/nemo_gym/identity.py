@@ -29,12 +29,19 @@ _AUTH_HEADERS: Final = frozenset({"authorization", "proxy-authorization", "x-api
 _SECRET_WORDS: Final = frozenset(
     {"key", "token", "secret", "password", "passwd", "credential", "credentials", "authorization", "auth", "bearer", "cookie"}
 )
+#: Keys whose values are secrets, whatever stands before.
+_SECRET_KEYS: Final = ("api_key", "hf_token", "password")
+#: Shorter values (``none``, ``dummy``) are no secrets.
+_SECRET_LENGTH: Final = 8
+#: A login in an address, its query, or the way providers begin their keys.
+_HOLDS_SECRET: Final = re.compile(r"://\S*[@?]|\b(sk-|nvapi-|hf_|ghp_|xox[a-z]-|AKIA)|\bBearer ")
 _WORD: Final = re.compile(r"[A-Za-z][a-z]*|[A-Z]+")
 
 
 def servers_identity(servers: Servers, targets: Collection[str]) -> dict[str, Any]:
     """The settings of ``targets`` and of every server they lead to, by name. Raises ConfigError for one that is missing."""
-    return {server.name: _identity(server, servers) for server in _reachable(servers, targets)}
+    secrets = frozenset(_secrets_in(servers.config))
+    return {server.name: _identity(server, servers, secrets) for server in _reachable(servers, targets)}
 
 
 def difference_of(checked: Mapping[str, Any], running: Mapping[str, Any]) -> list[str]:
@@ -66,7 +73,7 @@ def _references_in(value: Any, servers: Servers) -> Iterator[str]:
             yield from _references_in(item, servers)
 
 
-def _identity(server: Server, servers: Servers) -> dict[str, Any]:
+def _identity(server: Server, servers: Servers, secrets: frozenset[str]) -> dict[str, Any]:
     own = {key: value for key, value in server.settings.items() if str(key) not in CONNECTION_KEYS}
     capture = own.get("token_id_capture")
     if isinstance(capture, Mapping):
@@ -75,20 +82,32 @@ def _identity(server: Server, servers: Servers) -> dict[str, Any]:
         plain = resolved(own, servers.config, keep=CONNECTION_KEYS.__contains__)
     except MissingReferenceError as error:
         raise ConfigError(f"settings of server {server.name!r}: {error}.", "", servers.origin) from error
-    return {"kind": server.kind, "implementation": server.implementation, "settings": _safe(plain)}
+    return {"kind": server.kind, "implementation": server.implementation, "settings": _safe(plain, secrets)}
 
 
-def _safe(value: Any, path: tuple[str, ...] = ()) -> Any:
+def _secrets_in(value: Any) -> Iterator[str]:
+    """Keys and tokens that the configuration holds under their own names; they may be repeated under any other."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if isinstance(item, str) and str(key).endswith(_SECRET_KEYS) and len(item) >= _SECRET_LENGTH and "${" not in item:
+                yield item
+            yield from _secrets_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _secrets_in(item)
+
+
+def _safe(value: Any, secrets: frozenset[str], path: tuple[str, ...] = ()) -> Any:
     if isinstance(value, Mapping):
         is_headers = bool(path) and path[-1] in _HEADER_MAPS
         return {
-            str(key): _safe(item, (*path, str(key)))
+            str(key): _safe(item, secrets, (*path, str(key)))
             for key, item in value.items()
             if not (is_headers and str(key).lower() in _AUTH_HEADERS)
         }
     if isinstance(value, list):
-        return [_safe(item, path) for item in value]
-    if isinstance(value, str) and (_may_be_secret(path) or "@" in value):
+        return [_safe(item, secrets, path) for item in value]
+    if isinstance(value, str) and (_may_be_secret(path) or _HOLDS_SECRET.search(value) or any(s in value for s in secrets)):
         return f"sha256:{hashlib.sha256(value.encode('utf-8', 'replace')).hexdigest()[:16]}"
     return value if value is None or isinstance(value, str | int | float) else str(value)
 
