@@ -74,6 +74,23 @@ def routes(chance: random.Random) -> dict[str, Any]:
     return config
 
 
+def a_case(chance: random.Random, folder: Path) -> dict[str, Any]:
+    rows, config = [a_row(chance) for _ in range(chance.randint(1, 6))], a_config(chance)
+    if chance.random() < 0.2:
+        skill = folder / "skills" / "adding"
+        skill.mkdir(parents=True, exist_ok=True)
+        (skill / "SKILL.md").write_text("---\nname: adding\ndescription: adds\nmetadata: {version: 3}\n---\nAdd.\n")
+        config["skills"] = {"path": str(skill.parent)}
+    if chance.random() < 0.2:
+        prompt = folder / "prompt.yaml"
+        prompt.write_text('system: "Be {{short}}."\nuser: "n is {n}"\n')
+        config["prompt_config"] = str(prompt)
+        for row in rows:
+            if chance.random() < 0.95 and "responses_create_params" in row:
+                del row["responses_create_params"]["input"]
+    return {"rows": rows, "config": config}
+
+
 def test_rows_and_targets_are_those_of_its_own_code(bench: NemoBench, stub: NemoStub) -> None:
     python = Path(PROGRAM).parent / "python"
     require("the real NeMo Gym", [] if python.is_file() else ["NEMO_GYM, its program gym"])
@@ -81,7 +98,7 @@ def test_rows_and_targets_are_those_of_its_own_code(bench: NemoBench, stub: Nemo
     stub.config["pinned"] = {"resources_servers": {"math": {"datasets": [{"name": "d", "agent": "b"}]}}}
     stub.config["b"]["responses_api_agents"]["simple_agent"]["resources_server"]["name"] = "pinned"
     chance = random.Random(7)
-    cases = [{"rows": [a_row(chance) for _ in range(chance.randint(1, 6))], "config": a_config(chance)} for _ in range(CASES)]
+    cases = [a_case(chance, bench.directory) for _ in range(CASES)]
     given = json.dumps({"servers": stub.config, "cases": cases})
     done = subprocess.run(
         [str(python), str(Path(__file__).with_name("peer_rows.py"))], input=given, capture_output=True, text=True, check=False
