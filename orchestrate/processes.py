@@ -28,7 +28,7 @@ def local_job_id(pid: int) -> str:
 class ProcessTable:
     """The scheduler of local jobs: the kernel."""
 
-    def ask(self, jobs: Mapping[str, Iterable[str]]) -> dict[str, JobFact]:
+    def ask(self, jobs: Mapping[str, Iterable[str]], *, limit_s: float | None = None) -> dict[str, JobFact]:  # noqa: ARG002 - the kernel answers at once
         """Whether each process still runs; those of another machine cannot be asked about."""
         return {job_id: _fact(job_id) for ids in jobs.values() for job_id in ids}
 

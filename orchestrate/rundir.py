@@ -135,6 +135,11 @@ def read_plan(run: RunDir) -> SubmitPlan:
         value = jsonl.loads(run.plan.read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFoundError("there is no run here.", "A run directory has a plan.json.", run.root) from error
+    except PermissionError as error:
+        fix = "Ask its owner: a plan with literal values of variables is its owner's alone."
+        raise RefusedError("the run's plan may not be read by you.", fix, run.plan) from error
+    except OSError as error:
+        raise StorageError(f"the run's plan cannot be read: {error.strerror}.", "Restore it.", run.plan) from error
     except ValueError as error:
         raise CorruptArtifactError(run.plan, 0, f"not JSON ({error}).") from error
     version = value.get("schema_version") if isinstance(value, dict) else None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +15,9 @@ from typing import Final, Protocol
 
 #: Seconds that one question may take; a controller under load answers in less, and nobody waits longer at a prompt.
 ASK_TIMEOUT_S: Final = 10.0
+#: Of the seconds that somebody who looks waits, squeue's part; sacct has the rest, and at least this many.
+_SQUEUE_SHARE: Final = 0.6
+_LEAST_S: Final = 1.0
 #: Variables that change what squeue and sacct print, or what sbatch submits, when a job or a shell profile set them.
 _SCRUBBED: Final = ("SLURM_", "SBATCH_", "SRUN_", "SQUEUE_", "SACCT_", "PMI_", "PMIX_")
 #: The one variable of that family that says which cluster is meant.
@@ -66,8 +70,11 @@ class QueuedName:
 class Scheduler(Protocol):
     """Answers for the jobs of one executor."""
 
-    def ask(self, jobs: Mapping[str, Iterable[str]]) -> dict[str, JobFact]:
-        """The facts of every job id in ``jobs``, which maps each submission's unique name to its job ids."""
+    def ask(self, jobs: Mapping[str, Iterable[str]], *, limit_s: float | None = None) -> dict[str, JobFact]:
+        """The facts of every job id in ``jobs``, which maps each submission's unique name to its job ids.
+
+        Within ``limit_s`` altogether, for somebody who looks; without it as long as the answer may take that is acted on.
+        """
         ...
 
     def find(self, name: str) -> QueuedName:
@@ -86,15 +93,18 @@ class _Listing:
 class SlurmScheduler:
     """Asks squeue, and sacct for what squeue has forgotten; accounting may be off."""
 
-    def ask(self, jobs: Mapping[str, Iterable[str]]) -> dict[str, JobFact]:
+    def ask(self, jobs: Mapping[str, Iterable[str]], *, limit_s: float | None = None) -> dict[str, JobFact]:
         """One squeue call; one sacct call when squeue does not know all of them."""
         wanted = {job_id: name for name, ids in jobs.items() for job_id in ids}
         if not wanted:
             return {}
-        queue = _squeue(sorted(jobs))
+        begun = time.monotonic()
+        # What squeue leaves is sacct's: accounting often answers while the controller is away.
+        queue = _squeue(sorted(jobs), timeout_s=ASK_TIMEOUT_S if limit_s is None else limit_s * _SQUEUE_SHARE)
         known = queue.jobs or {}
         missing = [job_id for job_id in wanted if job_id not in known]
-        books = _sacct(missing) if missing else _Listing({})
+        left_s = ASK_TIMEOUT_S if limit_s is None else max(_LEAST_S, limit_s - (time.monotonic() - begun))
+        books = _sacct(missing, timeout_s=left_s) if missing else _Listing({})
         return {job_id: _combine(job_id, queue, books) for job_id in wanted}
 
     def find(self, name: str) -> QueuedName:
@@ -136,9 +146,10 @@ def _combine(job_id: str, queue: _Listing, books: _Listing) -> JobFact:
     return JobFact(Knowledge.NOT_THERE)
 
 
-def _squeue(names: Sequence[str]) -> _Listing:
+def _squeue(names: Sequence[str], *, timeout_s: float = ASK_TIMEOUT_S) -> _Listing:
     # -t all: ended jobs are listed for MinJobAge seconds, which is all there is where accounting is off.
-    output = _run(["squeue", "--noheader", "--array", "--states=all", f"--name={','.join(names)}", "--format=%i|%T|%r"])
+    command = ["squeue", "--noheader", "--array", "--states=all", f"--name={','.join(names)}", "--format=%i|%T|%r"]
+    output = _run(command, timeout_s=timeout_s)
     if isinstance(output, _Trouble):
         return _Listing(None, output.text)
     facts = (line.split("|", 2) for line in output.splitlines() if line.count("|") >= 2)
@@ -147,9 +158,10 @@ def _squeue(names: Sequence[str]) -> _Listing:
     )
 
 
-def _sacct(job_ids: Sequence[str]) -> _Listing:
+def _sacct(job_ids: Sequence[str], *, timeout_s: float) -> _Listing:
     bases = sorted({job_id.partition("_")[0] for job_id in job_ids})
-    output = _run(["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={','.join(bases)}", "--format=JobID,State"])
+    command = ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={','.join(bases)}", "--format=JobID,State"]
+    output = _run(command, timeout_s=timeout_s)
     if isinstance(output, _Trouble):
         return _Listing(None, output.text)
     rows = (line.split("|", 1) for line in output.splitlines() if "|" in line)
@@ -175,15 +187,15 @@ class _Trouble:
     text: str
 
 
-def _run(command: list[str]) -> str | _Trouble:
+def _run(command: list[str], *, timeout_s: float = ASK_TIMEOUT_S) -> str | _Trouble:
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=ASK_TIMEOUT_S, env=scrubbed_environment(), check=False
+            command, capture_output=True, text=True, timeout=timeout_s, env=scrubbed_environment(), check=False
         )
     except FileNotFoundError:
         return _Trouble(f"{command[0]} is not installed here")
     except subprocess.TimeoutExpired:
-        return _Trouble(f"{command[0]} gave no answer within {ASK_TIMEOUT_S:.0f} s")
+        return _Trouble(f"{command[0]} gave no answer within {timeout_s:.0f} s")
     if done.returncode:
         return _Trouble(f"{command[0]}: {' '.join(done.stderr.split()) or f'exit code {done.returncode}'}")
     return done.stdout

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import Final
 
 from collector.artifacts import RunArtifacts
 from collector.coverage import Coverage, total
@@ -32,6 +33,9 @@ from orchestrate.submissions import (
     unanswered_or_refused,
 )
 
+#: Seconds that somebody at a prompt waits for the scheduler; what the files say is shown in any case.
+_LOOK_S: Final = 5.0
+
 
 def report(run: RunDir, *, benchmark: str | None = None) -> RunReport:
     """The run, or one benchmark of it, as it stands now. Raises NotFoundError when there is none.
@@ -42,7 +46,8 @@ def report(run: RunDir, *, benchmark: str | None = None) -> RunReport:
     submissions = read_submissions(run.submissions)
     newest = {name: latest_jobs(submissions, name) for name in plan.names}
     finishers = {name: found.jobs for name in plan.names if (found := latest_finisher(submissions, name)) is not None}
-    facts = executor_for(run, plan).scheduler.ask(_newest_only(submissions, [*newest.values(), *finishers.values()]))
+    asked = _newest_only(submissions, [*newest.values(), *finishers.values()])
+    facts = executor_for(run, plan).scheduler.ask(asked, limit_s=_LOOK_S)
     shards = KnownShards(run)
     unknown = [fact.detail for fact in facts.values() if fact.knowledge is Knowledge.COULD_NOT_ASK]
     found = RunReport(

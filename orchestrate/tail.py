@@ -33,7 +33,10 @@ def finish(run: RunDir, benchmark: BenchmarkPlan, settings: RunSettings) -> Tail
 
 
 def finish_partly(run: RunDir, benchmark: BenchmarkPlan, settings: RunSettings) -> TailResult:
-    """Like ``finish``, and where shards are not final publish what there is, labelled partial and not exported."""
+    """Like ``finish``, and where shards are not final publish what there is, labelled partial.
+
+    A partial result goes to exporters whose settings say ``allow_partial: true``, and to no other.
+    """
     result = finish(run, benchmark, settings)
     if result.state is not MergeState.WAITING:
         return result
@@ -43,7 +46,7 @@ def finish_partly(run: RunDir, benchmark: BenchmarkPlan, settings: RunSettings) 
         run.shards(benchmark),
         benchmark=benchmark.name,
         retry=settings.retry,
-        exports={},
+        exports={name: values for name, values in benchmark.export.items() if values.get("allow_partial") is True},
         allow_partial=True,
     )
 
@@ -52,11 +55,15 @@ def lines_of(result: TailResult, run: RunDir, benchmark: BenchmarkPlan) -> list[
     """What was done, for a log."""
     if result.state is MergeState.WAITING:
         return [f"the benchmark waits for other shards: {result.coverage.unfinished} rollouts are unfinished"]
-    label = " (partial: nothing is exported)" if result.receipt is not None and result.receipt.partial else ""
+    is_partial = result.receipt is not None and result.receipt.partial
+    label = " (partial)" if is_partial else ""
+    left_out = [name for name in benchmark.export if is_partial and name not in result.exports]
     published = result.published or run.merged(benchmark)
     merged = f"{result.state.replace('_', ' ')}{label}: {published.rollouts}"
     checked = [result.health] if result.health is not None else []
-    return [merged, *checked, *(line for name, export in result.exports.items() for line in export.lines(name))]
+    exported = [line for name, export in result.exports.items() for line in export.lines(name)]
+    told = [f"Export {name}: not made of a partial result; allow_partial: true in its settings would" for name in left_out]
+    return [merged, *checked, *exported, *told]
 
 
 def check_exports(result: TailResult, where: str) -> None:

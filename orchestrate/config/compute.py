@@ -72,6 +72,8 @@ class LocalCompute(StrictModel):
 
     type: Literal["local"]
     max_concurrent: Count = 1
+    #: Jobs that may exist at once. All are started, and a waiting one is a process of about 30 MB.
+    max_processes: Count = 64
 
 
 Compute: TypeAlias = Annotated[SlurmCompute | LocalCompute, Field(discriminator="type")]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Final
 
 from collector.errors import ConfigError
+from orchestrate.config.compute import LocalCompute
 from orchestrate.executors.base import Accepted, Answer, Executor, JobBatch, Refused
 from orchestrate.processes import ProcessTable, local_job_id
 from orchestrate.scheduler import Scheduler
-
-#: Every waiting shard is a process of about 30 MB.
-SHARD_LIMIT: Final = 64
 
 
 class LocalProcesses(Executor):
@@ -22,12 +20,19 @@ class LocalProcesses(Executor):
         return ProcessTable()
 
     def check(self) -> None:
-        count = sum(benchmark.shards for benchmark in self.plan.benchmarks)
-        if count > SHARD_LIMIT:
-            raise ConfigError(f"{count} shards on one machine; the limit is {SHARD_LIMIT}.", "Use fewer shards, or Slurm.")
+        config = self.plan.config
+        jobs = math.ceil(sum(benchmark.shards for benchmark in self.plan.benchmarks) / config.job.pack)
+        if jobs > self.batch_limit():
+            name = next(iter(config.compute))
+            raise ConfigError(
+                f"{jobs} jobs on one machine, each a process of about 30 MB while it waits; "
+                f"compute.{name}.max_processes is {self.batch_limit()}.",
+                "Raise it, put several shards into a job (job.pack), or use fewer shards.",
+            )
 
     def batch_limit(self) -> int:
-        return SHARD_LIMIT
+        compute = self.plan.config.the_compute
+        return compute.max_processes if isinstance(compute, LocalCompute) else 1
 
     def preview(self, batch: JobBatch) -> str:
         each = ["; ".join(f"{unit.benchmark.name} shard {unit.index}" for unit in job) for job in batch.jobs]

@@ -5,21 +5,23 @@ Under the submit lock, so that no other command submits meanwhile. Nothing is do
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 import filelock
 
 from collector.errors import GymEvalError, NotFoundError, RefusedError, UnavailableError
-from exporters.tail import finish_benchmark
 from merge.tail import MergeState
 from orchestrate.config.load import settings_of
 from orchestrate.operate.jobs import RunJob, RunJobs, jobs_of, shard_words
 from orchestrate.operate.stopping import Stopper, stopper_for
 from orchestrate.plan import BenchmarkPlan, SubmitPlan
 from orchestrate.rundir import RunDir, read_plan
+from orchestrate.tail import finish_partly, lines_of
 
 #: Seconds that a cancelled job may take to end: Slurm's KillWait is 30 by default, and a node's epilog comes after it.
 ENDING_S: Final = 90.0
@@ -163,17 +165,20 @@ class _Work:
 
 
 def _merge(run: RunDir, plan: SubmitPlan, benchmark: BenchmarkPlan, say: Callable[[str], None]) -> str:
-    """Publish what is there, labelled partial when it is; exports are left to whoever wants them of a partial result."""
-    merged = run.merged(benchmark)
-    retry = settings_of(plan.config, benchmark.name, output=merged.rollouts).retry
+    """Publish and export what is there as the last job of the benchmark would, labelled partial when it is."""
+    settings = settings_of(plan.config, benchmark.name, output=run.merged(benchmark).rollouts)
+    if not Path(plan.cwd).is_dir():
+        return f"not merged: {plan.cwd}, where the run was submitted, is not here"
     try:
-        result = finish_benchmark(
-            merged, run.shards(benchmark), benchmark=benchmark.name, retry=retry, exports={}, allow_partial=True
-        )
+        # Relative paths of exports start there.
+        with contextlib.chdir(plan.cwd):
+            result = finish_partly(run, benchmark, settings)
     except GymEvalError as error:
         return f"not merged: {error}"
+    for line in lines_of(result, run, benchmark):
+        say(f"{benchmark.name}: {line}")
     coverage = result.coverage
     state = "merged" if result.state is MergeState.MERGED else "was merged already"
-    text = f"{state}: {coverage.completed} of {coverage.expected} rollouts{'' if coverage.is_final else ' (partial)'}"
-    say(f"{benchmark.name}: {text}")
-    return text
+    failed = [name for name, export in result.exports.items() if not export.is_success]
+    trouble = f"; not exported: {', '.join(failed)}" if failed else ""
+    return f"{state}: {coverage.completed} of {coverage.expected} rollouts{'' if coverage.is_final else ' (partial)'}{trouble}"

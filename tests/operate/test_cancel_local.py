@@ -19,15 +19,16 @@ def pids(project: Project) -> dict[int, int]:
     return {shard["index"]: int(shard["job_id"].split(":")[1]) for shard in project.status()["benchmarks"][0]["shards"]}
 
 
-def slow(project: Project, *, tasks: int = 80, shards: int = 2) -> None:
-    project.config["services"]["policy"] = project.service(delay=0.5)
+def slow(project: Project, *, tasks: int = 80, shards: int = 2, delay: float = 0.5) -> None:
+    project.config["services"]["policy"] = project.service(delay=delay)
     project.benchmark("math", tasks=tasks, shards=shards, num_samples_in_parallel=1)
     project.submit()
     wait_for(lambda: len(project.requests()) >= 3, 60)
 
 
 def test_cancelled_jobs_are_gone_and_a_submit_goes_on(project: Project) -> None:
-    slow(project, tasks=24)
+    # Long enough for a busy machine to start the command that cancels.
+    slow(project, tasks=24, delay=2)
     before = pids(project)
 
     done = project.gym("cancel")
@@ -67,6 +68,20 @@ def test_finish_merges_what_is_there_and_calls_it_partial(project: Project) -> N
     benchmark = project.status()["benchmarks"][0]
     assert benchmark["merged_partially"] is True
     assert benchmark["merged"] == str(project.run_dir / "math" / "rollouts.partial.jsonl")
+
+
+def test_finish_exports_what_may_be_partial_and_names_what_may_not(project: Project) -> None:
+    project.config["export"] = {"csv": {"allow_partial": True}, "atif": {"agent_version": "1.0.0"}}
+    slow(project)
+
+    done = project.gym("cancel", "--finish")
+
+    assert done.returncode == 0, done.stderr
+    assert "Export csv: " in done.stderr
+    assert "Export atif: not made of a partial result; allow_partial: true in its settings would" in done.stderr
+    (table,) = project.run_dir.glob("math/*_table.csv")
+    assert table.read_text().startswith("_ng_task_index")
+    assert not list(project.run_dir.glob("math/*_atif"))
 
 
 def test_a_finished_partial_result_is_replaced_by_the_whole_one(project: Project) -> None:

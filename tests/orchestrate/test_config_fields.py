@@ -68,7 +68,9 @@ CHANGES: dict[type[StrictModel], dict[str, tuple[str, Any]]] = {
         "output_path": ("job.output_path", "/other"), "name": ("job.name", "x"), "pack": ("job.pack", 3),
         "pack_at_once": ("job.pack_at_once", 2),
     },
-    LocalCompute: {"max_concurrent": ("compute.here.max_concurrent", 5)},
+    LocalCompute: {
+        "max_concurrent": ("compute.here.max_concurrent", 5), "max_processes": ("compute.here.max_processes", 5),
+    },
 }  # fmt: skip
 
 
@@ -104,7 +106,7 @@ def seen(data: dict[str, Any]) -> dict[str, Any]:
         "again": [why_not_again(requeue, runs, "7", restarts) for restarts in range(4)],
         "driver": resolve_env(config.driver.env, {}, where=""),
         "job": (config.job.output_path, config.job.name, config.job.pack, config.job.pack_at_once),
-        "slots": config.the_compute.max_concurrent,
+        "slots": (config.the_compute.max_concurrent, getattr(config.the_compute, "max_processes", None)),
     }
 
 

@@ -110,7 +110,7 @@ def test_each_shard_is_a_heterogeneous_job_of_its_own(tmp_path: Path) -> None:
     first, _, second = script.partition("#SBATCH hetjob\n")
     assert "--partition=cpu" in first
     token = next(line for line in first.splitlines() if "--job-name=" in line)
-    expected = [token, "#SBATCH --account=acc", "#SBATCH --time=1:00:00", "#SBATCH --mem=2G", "#SBATCH --requeue"]
+    expected = [token, "#SBATCH --account=acc", "#SBATCH --time=0-01:00:00", "#SBATCH --mem=2G", "#SBATCH --requeue"]
     expected += [
         "#SBATCH --partition=gpu",
         "#SBATCH --nodes=1",

@@ -78,6 +78,24 @@ def test_a_refused_submission_is_shown_with_its_reason(tmp_path: Path) -> None:
     assert "3 no job" in done.stdout
 
 
+def test_a_controller_that_hangs_does_not_keep_anybody_waiting(tmp_path: Path) -> None:
+    fake = FakeSlurm(tmp_path / "bin")
+    project = Project(tmp_path / "user", {"type": "slurm", "walltime": "1:00:00"})
+    project.benchmark("math", tasks=4, shards=2)
+    project.gym("submit", str(project.write()), env=fake.env)
+    fake.program("squeue", "exec sleep 55")
+    fake.program("sacct", "exec sleep 55")
+
+    hanging = project.gym("status", env=fake.env)
+    fake.program("sacct", "echo '101_0|COMPLETED'; echo '101_1|RUNNING'")
+    booked = project.gym("status", env=fake.env)
+
+    assert "could not be asked (squeue gave no answer within 3 s); counts are from the run's own files" in hanging.stdout
+    assert "never_dispatched 4" in hanging.stdout
+    # Accounting alone knows what has ended.
+    assert "1 completed" in booked.stdout
+
+
 def test_a_job_that_is_gone_is_explained(tmp_path: Path) -> None:
     fake = FakeSlurm(tmp_path / "bin")
     project = Project(tmp_path / "user", {"type": "slurm", "walltime": "1:00:00"})
@@ -106,6 +124,18 @@ def test_the_age_of_the_information_is_told(project: Project) -> None:
     time.sleep(1)
 
     assert project.status()["benchmarks"][0]["shards"][0]["age_s"] >= first + 1
+
+
+def test_a_plan_that_cannot_be_read_is_one_line(project: Project) -> None:
+    plan = project.run_dir / "plan.json"
+    plan.unlink()
+    plan.mkdir()
+
+    for arguments in (["status", str(project.run_dir)], ["submit", str(project.write())]):
+        done = project.gym(*arguments)
+        assert done.returncode == 5
+        assert f"{plan}: the run's plan cannot be read: Is a directory." in done.stderr
+        assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_plan_of_a_newer_version_is_not_guessed(project: Project) -> None:
