@@ -126,7 +126,7 @@ def prepare_shard(
     """
     saved = read_manifest(artifacts.manifest)
     for path in (*artifacts.recovery_companions, artifacts.rollouts, artifacts.coverage):
-        durable.sweep(path)
+        durable.sweep(path, fence=fence)
     if saved is not None:
         return _reuse(artifacts, saved, manifest, is_unsafe=is_unsafe)
     strays = _strays(artifacts, lines)

@@ -171,10 +171,9 @@ def _take_over(store: RolloutStore, lock: ShardLock) -> RolloutStore:
     The journal first: an event never comes without the row that was durable before it. Interrupted, it is done again.
     """
     store.close()
-    lock.check()
     files = (store.artifacts.journal, store.artifacts.failures, store.artifacts.rollouts)
     for path in files:
-        durable.sweep(path)
+        durable.sweep(path, fence=lock.check)
     for path in files:
         # An owner that never began a session writes no row: its first event tells it that the shard is lost.
         if path == store.artifacts.journal or store.history.session >= 0 or path.stat().st_size:

@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -83,21 +84,25 @@ def rename(source: Path, target: Path) -> None:
         sync_dir(source.parent)
 
 
-def sweep(path: Path) -> list[Path]:
+def sweep(path: Path, *, fence: Callable[[], None] | None = None) -> list[Path]:
     """Remove the temporaries that a crashed publication of ``path`` left beside it, and name them.
 
-    The caller holds the lock under which ``path`` is published; a live temporary would be removed otherwise.
+    The caller holds the lock under which ``path`` is published; a live temporary would be removed otherwise. ``fence`` raises
+    when it is lost. It is asked when the names are known: those of a later owner are not among them.
     """
     target = target_of(path)
     if not target.parent.is_dir():
         return []
     name = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}\.tmp")
     left = [entry for entry in target.parent.iterdir() if name.fullmatch(entry.name) and not entry.is_symlink()]
+    if fence is not None:
+        fence()
     for entry in left:
         if entry.is_dir():
             shutil.rmtree(entry)
         else:
-            os.unlink(entry)
+            with suppress(FileNotFoundError):
+                os.unlink(entry)
     return left
 
 

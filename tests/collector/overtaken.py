@@ -109,11 +109,16 @@ class Shard:
     def expect(self, what: str, *, right: bool) -> None:
         self.wrong[what] += not right
 
-    def judge(self, before: dict[str, str], calls: Counter[str]) -> None:
-        """Whether the shard is whole, and what had been recorded by ``before`` stands and was not asked again."""
+    def judge(self, before: dict[str, str], calls: Counter[str], asked_by: Counter[str] | None = None) -> None:
+        """Whether the shard is whole, and what had been recorded by ``before`` stands and was not asked again.
+
+        ``asked_by``: what had been asked when the last collector that has the shard ended. One that is continued after that
+        may send what it had dispatched before it was stopped.
+        """
+        calls_now = asked(self.directory) if asked_by is None else asked_by
         after, found = recorded(self.settings), rollout_ids(self.artifacts.rollouts)
         self.expect("lost", right=all(after.get(rollout) == row for rollout, row in before.items()))
-        self.expect("asked again", right=all(asked(self.directory)[rollout] == calls[rollout] for rollout in before))
+        self.expect("asked again", right=all(calls_now[rollout] == calls[rollout] for rollout in before))
         dispatched = Counter(event["rollout_id"] for event in rows_of(self.artifacts.journal) if event["event"] == "dispatched")
         self.expect("asked without a dispatch", right=not asked(self.directory) - dispatched)
         self.expect("doubled", right=len(found) == len(set(found)))
@@ -162,11 +167,11 @@ def thrice(directory: Path, first: int, second: int) -> tuple[bool, Counter[str]
     before, calls = recorded(shard.settings), asked(directory)
     shard.rob()
     shard.expect("third failed", right=go_on(begin(shard.settings, 0)) == 0)
-    content = shard.content()
+    content, asked_by = shard.content(), asked(directory)
     for one in (successor, stopped):
         shard.expect("not fenced", right=go_on(one) in endings(one))
     shard.expect("written late", right=shard.content() == content or not successor.had_lock)
-    shard.judge(before, calls)
+    shard.judge(before, calls, asked_by)
     return successor.status is None, +shard.wrong
 
 

@@ -36,8 +36,8 @@ from tests.support import testkit
     ("way", "least"),
     [
         pytest.param(["after"], 50, id="outrun"),
-        # In the preparation, before the first event, in the middle of rows and events, and at the end.
-        pytest.param(["within", "--first", "20", "31", "45", "58", "--step", "2"], 80, id="side-by-side"),
+        # With the lock just taken, in the preparation, before the first event, in the middle of rows and events, and at the end.
+        pytest.param(["within", "--first", "5", "20", "31", "45", "58", "--step", "3"], 50, id="side-by-side"),
         pytest.param(["thrice", "--first", "31", "45", "--step", "4"], 20, id="outrun-twice"),
     ],
 )
