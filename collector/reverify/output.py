@@ -89,6 +89,8 @@ def prepare_output(
     saved = read_manifest(target.manifest)
     if saved is not None and not overwrites:
         check_identity(saved, manifest, target.manifest)
+        if _is_cut(target.inventory, lines()):
+            durable.publish_lines(target.inventory, lines())
         return saved
     durable.make_dir(target.rollouts.parent)
     for path in files_of(target):
@@ -99,6 +101,18 @@ def prepare_output(
         durable.publish(path, b"")
     durable.publish(target.manifest, manifest.encode())
     return manifest
+
+
+def _is_cut(path: Path, lines: Iterator[bytes]) -> bool:
+    """Whether the file holds the beginning of ``lines`` and not all of them: what a crashed file system leaves."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        for line in lines:
+            found = file.read(len(line))
+            if found != line:
+                return line.startswith(found) and not file.read(1)
+    return False
 
 
 def files_of(run: RunArtifacts) -> tuple[Path, ...]:

@@ -240,6 +240,29 @@ class TestTheOutput:
         with pytest.raises(IdentityError, match=words):
             regrade(made.directory, tmp_path / "new.jsonl", resume=True, **changes)
 
+    @pytest.mark.parametrize("cut", [1, 30, 10_000])
+    def test_an_inventory_that_lost_its_end_is_made_again_from_the_source(self, tmp_path: Path, cut: int) -> None:
+        made = two_shards(tmp_path)
+        output = tmp_path / "new.jsonl"
+        regrade(made.directory, output, **NUMBER)
+        before, inventory = files_in(tmp_path), RunArtifacts(output).inventory
+        inventory.write_bytes(inventory.read_bytes()[:-cut])
+
+        regrade(made.directory, output, resume=True, **NUMBER)
+
+        after = files_in(tmp_path)
+        assert (after[inventory], after[output]) == (before[inventory], before[output])
+
+    def test_an_inventory_of_other_words_is_refused(self, tmp_path: Path) -> None:
+        made = two_shards(tmp_path)
+        output = tmp_path / "new.jsonl"
+        regrade(made.directory, output, **NUMBER)
+        inventory = RunArtifacts(output).inventory
+        inventory.write_bytes(inventory.read_bytes().replace(b"2+2?", b"2+3?"))
+
+        with pytest.raises(CorruptArtifactError, match="not the inventory"):
+            regrade(made.directory, output, resume=True, **NUMBER)
+
     def test_a_source_that_went_on_since_is_another_source(self, tmp_path: Path) -> None:
         made = plan(tmp_path / "bench", shards=1, tasks=2)
         fill_all(made, lambda task, _: failed(terminal=False) if task else answered(0.0))
