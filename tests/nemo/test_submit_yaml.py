@@ -82,6 +82,18 @@ def test_a_service_of_one_instance_on_one_pool_is_a_job_with_its_options() -> No
     assert policy.mounts == ["/lustre/models:/models:ro"]
 
 
+def test_a_service_may_be_pinned_to_a_pool() -> None:
+    data = changed("services/policy/node_pool", "gpu")
+    judge = {"type": "vllm", "model": "org/judge", "container": "image", "node_pool": "small", "placement": "cluster"}
+    data["services"]["judge"] = judge
+    data["compute"]["cluster"]["node_pools"]["small"] = {"partition": "batch", "nodes": 1, "gpus_per_node": 8}
+
+    config = load(data)
+
+    services = {name: service.node_pool for name, service in config.services.items() if service.type == "vllm"}
+    assert services == {"policy": "gpu", "judge": "small"}
+
+
 @pytest.mark.parametrize(
     ("resumable", "expected"),
     [
