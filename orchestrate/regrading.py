@@ -37,7 +37,7 @@ from orchestrate.tail import lines_of
 
 #: Seconds that gradings in flight may take after the first Ctrl-C; the second one ends the command at once.
 _MARGIN_S: Final = 30.0
-#: Verifiers that cannot grade a saved answer: the verdict came with it.
+#: Verifiers that grade nothing by themselves: the verdict came with the answer.
 _WITH_THE_ANSWER: Final = frozenset({"environment"})
 
 
@@ -66,9 +66,7 @@ def settings_for(wanted: ReverifySettings, source: Source, output: Path) -> RunS
     """The settings of a session into ``output``: who grades and how often, from the run's own where nothing else is asked."""
     saved = _saved_settings(source.runs[0])
     verifier = _verifier_of(wanted, saved, source)
-    given = {} if wanted.retry is None else {name: getattr(wanted.retry, name) for name in wanted.retry.model_fields_set}
-    known: dict[str, Any] = saved.get("retry") or {}
-    return run_settings(wanted, output, verifier, RetrySettings.model_validate({**known, **given}))
+    return run_settings(wanted, output, verifier, wanted.retry_over(saved.get("retry") or {}))
 
 
 async def regrade_here(
@@ -194,15 +192,17 @@ def _told_by(merged: RunArtifacts, receipt: Receipt) -> tuple[bool, int]:
 def _verifier_of(wanted: ReverifySettings, saved: dict[str, Any], source: Source) -> dict[str, Any]:
     known: dict[str, Any] = saved.get("verifier") or {}
     given = wanted.verifier or {}
+    if known.get("type") in _WITH_THE_ANSWER:
+        # The servers that graded the answers grade them again.
+        known = {"type": "gym_server", "head_server": (saved.get("agent") or {}).get("head_server") or {}}
+    if wanted.head_server is not None:
+        given = {"type": "gym_server", "head_server": wanted.head_server.model_dump(), **given}
     if given.get("type") not in {None, known.get("type")}:
         return given
     merged = {**known, **given}
     where = source.runs[0].rollouts
     if not isinstance(merged.get("type"), str):
         raise ConfigError("verifier: nothing says who grades.", "Name one with --verifier or in --config.", where)
-    if merged["type"] in _WITH_THE_ANSWER:
-        what = f"verifier: {merged['type']} grades only together with the answer."
-        raise ConfigError(what, "Name another: gym_server asks a Gym server's /verify.", where)
     if merged.get("base_url") == UNKNOWN_PORT_URL:
         what = "verifier.base_url: where the judge answered was known to the run's jobs only."
         raise ConfigError(what, "Serve it and give its address: +verifier.base_url=http://host:8000/v1.", where)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from collector.agents.nemo_gym.settings import HeadServer
 from collector.reverify.regrade import SAVED
 from collector.reverify.selection import Mode
 from collector.settings import Count, PlugIn, RetrySettings, RunSettings, StrictModel, Timeouts
@@ -24,6 +25,10 @@ class ReverifySettings(StrictModel):
         default=None, description="who grades; null, or keys without a type: as the run was collected, with these changes"
     )
 
+    head_server: HeadServer | None = Field(
+        default=None, description="of a running NeMo Gym: short for a verifier of type gym_server with it"
+    )
+
     judge_failed_only: bool = Field(default=False, description="only answers whose judge failed; results are taken over")
     append: bool = Field(default=False, description="record into the run itself; with judge_failed_only")
     resume: bool = Field(default=False, description="go on with an output that is not finished")
@@ -33,7 +38,9 @@ class ReverifySettings(StrictModel):
 
     num_samples_in_parallel: Count = Field(default=16, description="gradings in flight at once")
     timeouts: Timeouts = Field(default_factory=Timeouts)
-    retry: RetrySettings | None = Field(default=None, description="null: that of the run with append, else the defaults")
+    retry: RetrySettings | None = Field(default=None, description="over the run's own")
+    retry_invalid_judge_responses: bool | None = Field(default=None, description="short for the key of retry")
+    retry_terminal_timeouts: bool | None = Field(default=None, description="short for the key of retry")
     invalid_judge_retryable: bool = Field(
         default=True, description="with retry.retry_invalid_judge_responses: false makes such verdicts permanent failures"
     )
@@ -47,6 +54,13 @@ class ReverifySettings(StrictModel):
     def mode(self) -> Mode:
         """What is graded again."""
         return Mode.JUDGE_FAILED_ONLY if self.judge_failed_only else Mode.ALL
+
+    def retry_over(self, known: dict[str, Any]) -> RetrySettings:
+        """The budgets: ``known`` ones, with what was given here over them."""
+        given = {} if self.retry is None else {name: getattr(self.retry, name) for name in self.retry.model_fields_set}
+        short = ("retry_invalid_judge_responses", "retry_terminal_timeouts")
+        given |= {name: getattr(self, name) for name in short if getattr(self, name) is not None}
+        return RetrySettings.model_validate({**known, **given})
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

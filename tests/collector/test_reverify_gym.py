@@ -127,6 +127,26 @@ def test_a_reply_without_a_verdict_is_a_failed_judgement(
     assert failure["response"] == by_id(artifacts.rollouts)["0-0"]["response"]
 
 
+def test_the_servers_that_graded_a_run_are_asked_again_unless_somebody_else_is_named(
+    bench: NemoBench, stub: NemoStub, tmp_path: Path
+) -> None:
+    artifacts = saved(bench, {})
+
+    regrade(artifacts.rollouts, tmp_path / "new.jsonl")
+
+    assert by_id(tmp_path / "new.jsonl")["0-0"]["reward"] == 1.0
+    assert stub.asked["POST /verify"] == 1
+
+
+def test_a_head_server_alone_is_who_grades(stub: NemoStub, tmp_path: Path) -> None:
+    """NeMo Gym's own words: ``+head_server.port=12000``."""
+    files = write_files(tmp_path / "files", [result_of(0)], [])
+
+    regrade(files, tmp_path / "new.jsonl", head_server={"port": stub.head_port})
+
+    assert by_id(tmp_path / "new.jsonl")["0-0"]["reward"] == 1.0
+
+
 class TestState:
     def test_a_server_that_may_keep_state_is_refused_and_nothing_is_written(
         self, bench: NemoBench, stub: NemoStub, tmp_path: Path
@@ -286,12 +306,12 @@ class TestInvalidJudgeResponses:
         settings = bench.settings(verifier="environment")
         bench.fill(verifier="environment")
         output = settings.output_jsonl_fpath if into == "itself" else tmp_path / "new.jsonl"
-        retry = {"retry_invalid_judge_responses": True}
 
         if into == "itself":
-            append(settings, retry=retry, **server(stub))
+            append(settings, retry={"retry_invalid_judge_responses": True}, **server(stub))
         else:
-            regrade(settings.output_jsonl_fpath, output, judge_failed_only=True, retry=retry, **server(stub))
+            words: dict[str, Any] = {"judge_failed_only": True, "retry_invalid_judge_responses": True}
+            regrade(settings.output_jsonl_fpath, output, **words, **server(stub))
 
         assert {name: row["reward"] for name, row in by_id(output).items()} == {"0-0": 1.0, "1-0": 1.0}
         assert [body["_ng_task_index"] for body in stub.verified] == [0]
