@@ -24,6 +24,7 @@ class JobContext:
     job_id: str
     restarts: int
     on_slurm: bool
+    holds_gpus: bool = False
 
     @classmethod
     def read(cls) -> JobContext:
@@ -33,7 +34,9 @@ class JobContext:
             return cls(f"local:{os.getpid()}", 0, on_slurm=False)
         array = env.get("SLURM_ARRAY_JOB_ID")
         job_id = f"{array}_{env['SLURM_ARRAY_TASK_ID']}" if array else env["SLURM_JOB_ID"]
-        return cls(job_id, int(env.get("SLURM_RESTART_COUNT", "0")), on_slurm=True)
+        # The second is the older name; Slurm sets neither in a job without GPUs.
+        holds_gpus = bool(env.get("SLURM_JOB_GPUS") or env.get("SLURM_GPUS_ON_NODE"))
+        return cls(job_id, int(env.get("SLURM_RESTART_COUNT", "0")), on_slurm=True, holds_gpus=holds_gpus)
 
 
 def job_is_over(run: RunDir, job_id: str, scheduler: Scheduler) -> bool:

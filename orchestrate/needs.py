@@ -14,7 +14,16 @@ from orchestrate.executors.base import Executor
 from orchestrate.plan import BenchmarkPlan, SubmitPlan
 from orchestrate.rundir import RunDir
 from orchestrate.scheduler import JobFact
-from orchestrate.submissions import Outcome, ShardNeed, Submission, latest_finisher, latest_jobs, questions, shard_needs
+from orchestrate.submissions import (
+    Outcome,
+    ShardNeed,
+    Submission,
+    has_live_finisher,
+    latest_finisher,
+    latest_jobs,
+    questions,
+    shard_needs,
+)
 from orchestrate.tail import is_finished
 
 
@@ -35,7 +44,8 @@ def ask_needs(run: RunDir, plan: SubmitPlan, executor: Executor, submissions: Se
     finishing: set[str] = set()
     for benchmark in plan.benchmarks:
         needs = _of_benchmark(run, plan, benchmark, [s for s in submissions if s.prepared.benchmark == benchmark.name], facts)
-        if set(needs.values()) == {ShardNeed.FINAL} and not is_finished(run, benchmark):
+        is_left = not has_live_finisher(submissions, benchmark.name, facts) and not is_finished(run, benchmark)
+        if set(needs.values()) == {ShardNeed.FINAL} and is_left:
             # Any job finishes its benchmark; one whose shard is final starts no services on the way.
             needs[0] = ShardNeed.JOB
             finishing.add(benchmark.name)

@@ -63,6 +63,12 @@ class BenchmarkReport(StrictModel):
         return min((shard.age_s for shard in self.shards if shard.age_s is not None), default=None)
 
     @property
+    def is_published(self) -> bool:
+        """Whether the whole benchmark is merged and each export arrived."""
+        arrived = all(export.standing is Standing.SUCCEEDED for export in self.exports)
+        return self.merged is not None and not self.merged_partially and arrived
+
+    @property
     def is_final(self) -> bool:
         """Whether nothing of the benchmark may be dispatched any more."""
         return all(shard.final for shard in self.shards)
@@ -85,8 +91,9 @@ class RunReport(StrictModel):
 
     @property
     def is_settled(self) -> bool:
-        """Whether all is final and merged and no shard's job is left."""
-        return self.is_final and all(benchmark.merged for benchmark in self.benchmarks) and not self.has_live_jobs
+        """Whether all is final and merged and no job is left that would add to it."""
+        is_merged = all(benchmark.merged for benchmark in self.benchmarks)
+        return self.is_final and is_merged and not self.has_live_jobs and not self.has_live_finisher
 
     @property
     def has_live_jobs(self) -> bool:
@@ -100,5 +107,6 @@ class RunReport(StrictModel):
 
     @property
     def has_live_finisher(self) -> bool:
-        """Whether a job that would still publish a benchmark is queued or running."""
-        return any(JobFact(Knowledge.KNOWN, b.finisher_state or "").is_live and b.merged is None for b in self.benchmarks)
+        """Whether a job that would still publish or export a benchmark is queued or running."""
+        waiting = [benchmark for benchmark in self.benchmarks if not benchmark.is_published]
+        return any(JobFact(Knowledge.KNOWN, benchmark.finisher_state or "").is_live for benchmark in waiting)

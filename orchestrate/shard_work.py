@@ -25,6 +25,7 @@ from orchestrate.plan import BenchmarkPlan, SubmitPlan
 from orchestrate.rundir import RunDir, read_plan
 from orchestrate.scheduler import SlurmScheduler
 from orchestrate.services import ServiceGroup
+from orchestrate.submissions import has_live_finisher, latest_finisher, questions, read_submissions
 
 if TYPE_CHECKING:
     from exporters.tail import TailResult
@@ -116,7 +117,7 @@ class ShardWork:
         from orchestrate.tail import finish  # noqa: PLC0415 - loads merge and exporters
 
         with suppress(GymEvalError):
-            finish(self.run_dir, self.benchmark, self.settings())
+            finish(self.run_dir, self.benchmark, self.settings(), with_exports=not self._leaves_exports())
 
     def finish(self, tails: dict[str, TailResult]) -> None:
         """Merge, measure and export when this was the benchmark's last shard; what is wrong then is the shard's error.
@@ -182,7 +183,6 @@ class ShardWork:
             self.needs_collector = store.needs_session(retry)
 
     def _finish(self, coverage: Coverage, tails: dict[str, TailResult]) -> None:
-        # GPUs are idle by now: services are down.
         from merge.tail import MergeState  # noqa: PLC0415 - once, at the end
         from orchestrate.tail import check_exports, finish, lines_of  # noqa: PLC0415 - as above
 
@@ -191,15 +191,27 @@ class ShardWork:
         if name not in tails:
             # Shards may have been added while this one was collected.
             benchmark = read_plan(self.run_dir).benchmark(name)
-            tails[name] = finish(self.run_dir, benchmark, self.settings())
+            is_left = self._leaves_exports()
+            tails[name] = finish(self.run_dir, benchmark, self.settings(), with_exports=not is_left)
             for line in lines_of(tails[name], self.run_dir, benchmark):
                 self.say(line)
+            if is_left and benchmark.export and tails[name].state is not MergeState.WAITING:
+                self.say("the exports are left to the finisher, which holds no GPU")
         result = tails[name]
         if result.state is MergeState.WAITING:
             self._publish_what_is_there()
         # The evaluation's own outcome is told rather than that of its exports, which the log tells too.
         check_outcome(coverage, self.where)
         check_exports(result, self.where)
+
+    def _leaves_exports(self) -> bool:
+        """Whether the job that follows this one exports: a slow upload would keep GPUs, idle since the services are down."""
+        if not self._context.holds_gpus:
+            return False
+        submissions = read_submissions(self.run_dir.submissions)
+        finisher = latest_finisher(submissions, self.benchmark.name)
+        facts = SlurmScheduler().ask(questions([finisher])) if finisher is not None else {}
+        return has_live_finisher(submissions, self.benchmark.name, facts)
 
     def _publish_what_is_there(self) -> None:
         """On one machine nothing follows the jobs of a benchmark; the last of them publishes what there is."""

@@ -198,6 +198,12 @@ def unanswered_or_refused(submissions: Sequence[Submission], benchmark: str) -> 
     return list(found.values())
 
 
+def has_live_finisher(submissions: Sequence[Submission], benchmark: str, facts: Mapping[str, JobFact]) -> bool:
+    """Whether the scheduler knows that the newest finisher of ``benchmark`` runs or will."""
+    newest = latest_finisher(submissions, benchmark)
+    return newest is not None and any(job_id in facts and facts[job_id].is_live for job_id in newest.jobs.values())
+
+
 def latest_finisher(submissions: Sequence[Submission], benchmark: str) -> Submission | None:
     """The newest finisher of ``benchmark`` that was not refused; None when it never had one."""
     mine = [s for s in submissions if s.is_finisher and s.prepared.benchmark == benchmark and s.outcome is not Outcome.FAILED]

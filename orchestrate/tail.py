@@ -17,8 +17,11 @@ from orchestrate.plan import BenchmarkPlan
 from orchestrate.rundir import RunDir
 
 
-def finish(run: RunDir, benchmark: BenchmarkPlan, settings: RunSettings) -> TailResult:
-    """Merge and export the benchmark if every shard is final. Repeating it repeats nothing that was done."""
+def finish(run: RunDir, benchmark: BenchmarkPlan, settings: RunSettings, *, with_exports: bool = True) -> TailResult:
+    """Merge and export the benchmark if every shard is final. Repeating it repeats nothing that was done.
+
+    Without exports somebody else has to call it again with them.
+    """
     merged = run.merged(benchmark)
     # Before the merge: once the projection stands, everything that an export sends stands beside it.
     publish_config(merged, settings)
@@ -27,7 +30,7 @@ def finish(run: RunDir, benchmark: BenchmarkPlan, settings: RunSettings) -> Tail
         run.shards(benchmark),
         benchmark=benchmark.name,
         retry=settings.retry,
-        exports=benchmark.export,
+        exports=benchmark.export if with_exports else {},
         health=choose_health(settings),
     )
 

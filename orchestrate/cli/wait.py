@@ -45,7 +45,7 @@ def _until_over(run: RunDir, sleep: Callable[[float], None]) -> RunReport:
     while True:
         found = report(run)
         line.show(found)
-        if found.is_final and all(benchmark.merged for benchmark in found.benchmarks) and not found.has_live_jobs:
+        if found.is_settled:
             break
         is_quiet = not (found.has_live_jobs or found.has_live_finisher)
         quiet_since = None if not is_quiet else quiet_since or time.monotonic()

@@ -150,7 +150,7 @@ def test_a_plan_of_a_newer_version_is_not_guessed(project: Project) -> None:
 
 def test_a_wait_lasts_as_long_as_a_finisher_is_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def seen(*, finisher: bool) -> SimpleNamespace:
-        is_over = {"is_final": not finisher, "has_live_jobs": False, "has_live_finisher": finisher}
+        is_over = {"is_settled": not finisher, "has_live_jobs": False, "has_live_finisher": finisher}
         return SimpleNamespace(benchmarks=[], scheduler_trouble=None, **is_over)
 
     def report(_: RunDir) -> SimpleNamespace:
