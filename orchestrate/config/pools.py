@@ -42,6 +42,12 @@ def placement_of(compute: Compute, pool: str | None) -> Placement | None:
     return Placement(None, sum(before.nodes for before in list(compute.node_pools.values())[:index]))
 
 
+def partitions_of(compute: SlurmCompute) -> list[str]:
+    """The partitions that a job is submitted to, the collector's first; none where the site's default is meant."""
+    named = [pool.partition for pool in compute.node_pools.values()] if compute.node_pools else [compute.partition]
+    return list(dict.fromkeys(name for name in named if name is not None))
+
+
 def placements_of(config: SubmitConfig) -> dict[str, Placement]:
     """Every service that runs on another node than the first, with its place."""
     started = {name: service for name, service in config.services.items() if not isinstance(service, ExternalService)}

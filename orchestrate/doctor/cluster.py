@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrate.config.compute import SlurmCompute
+from orchestrate.config.pools import partitions_of
 from orchestrate.config.values import in_words, walltime_seconds
 from orchestrate.doctor.finding import Finding, fail, ok, warn
 from orchestrate.scheduler import ASK_TIMEOUT_S, scrubbed_environment
@@ -41,7 +42,9 @@ def check_cluster(compute: SlurmCompute | None, *, shards: int) -> list[Finding]
     config = parse_config(answer.text)
     found = [ok("slurm", f"{config.get('SLURM_VERSION', 'an unknown version')}, cluster {config.get('ClusterName', '?')}")]
     found += [_accounting(config), *_requeue(config), _dependencies(config), _arrays(config, shards)]
-    return [*found, *_partition(compute, config)]
+    if compute is None:
+        return found
+    return [*found, *(finding for name in partitions_of(compute) for finding in _partition(name, compute, config))]
 
 
 def ask(command: list[str], timeout_s: float = ASK_TIMEOUT_S) -> Answer:
@@ -122,29 +125,27 @@ def _arrays(config: Mapping[str, str], shards: int) -> Finding:
     return ok("limits", f"{text}; {shards} shards make {-(-shards // size)} arrays" if shards > size else text)
 
 
-def _partition(compute: SlurmCompute | None, config: Mapping[str, str]) -> Iterator[Finding]:
-    if compute is None or compute.partition is None:
-        return
-    answer = ask(["scontrol", "--oneliner", "show", "partition", compute.partition])
+def _partition(name: str, compute: SlurmCompute, config: Mapping[str, str]) -> Iterator[Finding]:
+    answer = ask(["scontrol", "--oneliner", "show", "partition", name])
     if answer.trouble is not None:
-        advice = "See sinfo for the partitions there are; the key is compute.*.partition."
-        yield fail("partition", f"{compute.partition}: {answer.trouble}", advice)
+        advice = "See sinfo for the partitions there are; the key is compute.*.partition, or that of a node pool."
+        yield fail("partition", f"{name}: {answer.trouble}", advice)
         return
     facts = parse_record(answer.text)
     if facts.get("State", "UP") != "UP":
-        yield warn("partition", f"{compute.partition} is {facts['State']}", "Jobs wait until it is up.")
+        yield warn("partition", f"{name} is {facts['State']}", "Jobs wait until it is up.")
     grace = facts.get("GraceTime", "0")
     mode = facts.get("PreemptMode", config.get("PreemptMode", "OFF"))
-    yield ok("partition", f"{compute.partition}: preemption {mode.lower()}, {grace} s of notice")
-    yield from _walltime(compute, facts.get("MaxTime", "UNLIMITED"))
+    yield ok("partition", f"{name}: preemption {mode.lower()}, {grace} s of notice")
+    yield from _walltime(name, compute, facts.get("MaxTime", "UNLIMITED"))
 
 
-def _walltime(compute: SlurmCompute, limit: str) -> Iterator[Finding]:
+def _walltime(partition: str, compute: SlurmCompute, limit: str) -> Iterator[Finding]:
     wanted_s = walltime_seconds(compute.walltime)
     limit_s = limit_seconds(limit)
     if limit_s is not None and wanted_s > limit_s:
         advice = "Lower compute.*.walltime: unfinished work goes back to the queue by itself."
-        yield fail("walltime", f"{in_words(wanted_s)}, and {compute.partition} allows {in_words(limit_s)}", advice)
+        yield fail("walltime", f"{in_words(wanted_s)}, and {partition} allows {in_words(limit_s)}", advice)
 
 
 def limit_seconds(text: str) -> int | None:

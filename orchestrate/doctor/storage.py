@@ -16,6 +16,7 @@ from typing import Any, Final
 from collector import durable
 from collector.lock_backends import LockBackend
 from orchestrate.config.compute import SlurmCompute
+from orchestrate.config.pools import partitions_of
 from orchestrate.doctor.finding import Finding, fail, ok, warn
 from orchestrate.doctor.probe import LINES
 from orchestrate.scheduler import scrubbed_environment
@@ -105,7 +106,7 @@ def _run_on_nodes(directory: Path, compute: SlurmCompute | None) -> tuple[list[d
 def _flags(compute: SlurmCompute | None) -> list[str]:
     if compute is None:
         return []
-    named = {"account": compute.account, "partition": compute.partition, "qos": compute.qos}
+    named = {"account": compute.account, "partition": next(iter(partitions_of(compute)), None), "qos": compute.qos}
     return [f"--{name}={value}" for name, value in named.items() if value is not None]
 
 

@@ -13,6 +13,7 @@ from orchestrate.config.gpus import gpu_warning
 from orchestrate.config.load import load_config
 from orchestrate.config.pools import Placement, placements_of
 from orchestrate.config.services import CommandService, VllmService
+from orchestrate.doctor.cluster import check_cluster
 from orchestrate.operate.accounting import parse_sacct
 from orchestrate.scheduler import leader_of
 from orchestrate.service_command import command_of
@@ -123,6 +124,20 @@ def test_each_shard_is_a_heterogeneous_job_of_its_own(tmp_path: Path) -> None:
     assert "hetjob" not in finisher
     assert "--partition=cpu" in finisher
     assert "--dependency=afterany:101:102:103" in finisher
+
+
+def test_the_doctor_looks_at_the_partition_of_each_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeSlurm(tmp_path / "bin")
+    fake.program("scontrol", 'case "$*" in *h100*) echo "PartitionName=h100 State=UP MaxTime=1:00:00";; *a40*) exit 1;; esac')
+    monkeypatch.setenv("PATH", fake.env["PATH"])
+    compute = load_config(CONFIG, where=Path("x.yaml"), environ={}).config.the_compute
+    assert compute.type == "slurm"
+
+    found = {f"{finding.level} {finding.subject}": finding.text for finding in check_cluster(compute, shards=1)}
+
+    assert found["fail partition"].startswith("a40: ")
+    assert found["ok partition"].startswith("h100: ")
+    assert "h100 allows" in found["fail walltime"]
 
 
 @pytest.mark.parametrize(

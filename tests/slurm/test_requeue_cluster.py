@@ -27,7 +27,7 @@ def finished(project: Project) -> bool:
 
 
 def test_a_shard_whose_node_is_lost_goes_on_elsewhere(project: Project, slurm: SlurmCluster) -> None:
-    project.config["services"]["policy"] = project.service(delay=0.4)
+    project.config["services"]["policy"] = project.service(delay=2)
     project.benchmark("math", tasks=12, num_samples_in_parallel=2)
     project.submit()
     slurm.wait_for(lambda: len(project.requests()) >= 4, 60)
@@ -47,7 +47,7 @@ def test_a_shard_whose_node_is_lost_goes_on_elsewhere(project: Project, slurm: S
 
 
 def test_a_job_beyond_its_bound_ends_incomplete_and_asks_nobody(project: Project, slurm: SlurmCluster) -> None:
-    project.config["services"]["policy"] = project.service(delay=0.4)
+    project.config["services"]["policy"] = project.service(delay=2)
     project.benchmark("math", tasks=12, num_samples_in_parallel=2)
     project.config["driver"]["benchmarks"]["math"]["requeue"] = {"max_requeues": 0}
     project.submit()

@@ -44,7 +44,7 @@ def test_a_submitted_run_completes_and_is_merged(project: Project) -> None:
 
 
 def test_a_second_submit_submits_nothing(project: Project, slurm: SlurmCluster) -> None:
-    project.config["services"]["policy"] = project.service(delay=0.3)
+    project.config["services"]["policy"] = project.service(delay=4)
     project.benchmark("math", tasks=8, shards=2, num_samples_in_parallel=1)
     project.submit()
     before = {job.name for job in slurm.squeue("-t", "all")}
