@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import logging
 import multiprocessing
 import os
 import signal
@@ -11,9 +12,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Final, TypeVar
 
 R = TypeVar("R")
+
+_log = logging.getLogger(__name__)
 
 _MOST_WORKERS: Final = 8
 #: Tasks handed out ahead of the one whose result is waited for, for each worker: more would pile up results in memory.
@@ -29,6 +33,7 @@ def run_tasks(tasks: Sequence[Callable[[], R]], *, is_worth_it: bool) -> Iterato
 
     They run in this process when ``is_worth_it`` says that forking would cost more, or when there is one processor. Tasks
     see what this process held when the first result was asked for; what they change in memory is lost, results must pickle.
+    A task is done again here when the process that had it died, so it must be one that may be done twice.
     """
     workers = min(len(tasks), len(os.sched_getaffinity(0)), _MOST_WORKERS)
     # A fork of a process with threads may inherit a lock that nobody will ever release.
@@ -37,17 +42,47 @@ def run_tasks(tasks: Sequence[Callable[[], R]], *, is_worth_it: bool) -> Iterato
             yield task()
         return
     context = multiprocessing.get_context("fork")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(tasks,))
-    pending: deque[Future[R]] = deque()
+    pool = _Pool(ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(tasks,)))
+    pending: deque[tuple[Callable[[], R], Future[R] | None]] = deque()
     try:
-        for number in range(len(tasks)):
-            pending.append(pool.submit(_run, number))
+        for number, task in enumerate(tasks):
+            pending.append((task, pool.submit(number)))
             if len(pending) > _AHEAD * workers:
-                yield pending.popleft().result()
+                yield pool.result(*pending.popleft())
         while pending:
-            yield pending.popleft().result()
+            yield pool.result(*pending.popleft())
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.executor.shutdown(cancel_futures=True)
+
+
+class _Pool:
+    """An executor whose end (a killed worker, no memory for another) turns the rest into work of this process."""
+
+    def __init__(self, executor: ProcessPoolExecutor) -> None:
+        self.executor = executor
+        self._is_broken = False
+
+    def submit(self, number: int) -> Future[Any] | None:
+        if self._is_broken:
+            return None
+        try:
+            return self.executor.submit(_run, number)
+        except (BrokenProcessPool, OSError) as error:
+            self._give_up(error)
+            return None
+
+    def result(self, task: Callable[[], R], future: Future[R] | None) -> R:
+        if future is not None:
+            try:
+                return future.result()
+            except BrokenProcessPool as error:
+                self._give_up(error)
+        return task()
+
+    def _give_up(self, error: Exception) -> None:
+        if not self._is_broken:
+            self._is_broken = True
+            _log.warning("the merge goes on in one process: %s", error)
 
 
 def _begin(tasks: Sequence[Callable[[], Any]]) -> None:

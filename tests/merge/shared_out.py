@@ -1,6 +1,7 @@
-"""A merge in a process without threads, shared out however small it is. Arguments: source, target, and "full" for a full disk.
+"""A merge in a process without threads, shared out however small it is. Arguments: source, target, and
+"full" for a full disk or "killed" for helpers that are killed at their first write.
 
-    python -m tests.merge.shared_out SOURCE TARGET [full]
+    python -m tests.merge.shared_out SOURCE TARGET [full|killed]
 
 Prints what it raised, and which processes but this one wrote rows.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,18 +21,20 @@ from merge import aggregate, publish, read_shards, row_blocks
 from merge.command import merge_paths
 
 
-def main(source: str, target: str, *, is_full: bool) -> None:
+def main(source: str, target: str, upset: str = "") -> None:
     for module in (aggregate, publish, read_shards):
         module._WORTH_IT = 0
     row_blocks._STRETCH = 2000
     aggregate._GROUPS = 3
     writers, said = os.pipe()
-    write_at = StagedFile.write_at
+    write_at, here = StagedFile.write_at, os.getpid()
 
     def told(file: StagedFile, offset: int, lines: Sequence[memoryview]) -> None:
         os.write(said, b"%d\n" % os.getpid())
-        if is_full:
+        if upset == "full":
             raise OSError(28, "No space left on device")
+        if upset == "killed" and os.getpid() != here:
+            os.kill(os.getpid(), signal.SIGKILL)
         write_at(file, offset, lines)
 
     StagedFile.write_at = told
@@ -45,4 +49,4 @@ def main(source: str, target: str, *, is_full: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3], is_full="full" in sys.argv[3:])
+    main(*sys.argv[1:])

@@ -77,6 +77,18 @@ def test_a_disk_that_is_full_for_another_process_is_told_in_one_line(tmp_path: P
     assert not list(made.directory.glob(".*.tmp"))
 
 
+def test_a_merge_whose_helpers_are_killed_publishes_the_same_bytes(tmp_path: Path) -> None:
+    made = filled(tmp_path / "b")
+    several, alone = tmp_path / "several" / "rollouts.jsonl", tmp_path / "alone" / "rollouts.jsonl"
+
+    told = shared_out(made, several, "killed")
+    merge_paths([made.directory], alone)
+
+    assert told["raised"] is None
+    assert (told["others"] > 0) is HAS_SEVERAL
+    assert published(several) == published(alone)
+
+
 def pid_of(number: int) -> tuple[int, int]:
     return number, os.getpid()
 
