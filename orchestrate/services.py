@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
-from collector import durable
+from collector import durable, supervise
 from collector.errors import ServiceError
-from orchestrate import supervise
 from orchestrate.config.gpus import divide_devices
 from orchestrate.config.pools import Placement
 from orchestrate.config.services import CommandService, ExternalService, VllmService

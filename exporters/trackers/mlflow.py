@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Final
 from pydantic import Field
 
 from collector.artifacts import RunArtifacts
+from collector.masked import masked_address
 from exporters.base import Exporter, ExportResult, RunExportConfig, Text
 from exporters.facts import read_run_facts
-from exporters.masked import masked_address
 from exporters.source import ExportError
 from exporters.trackers.child import call, missing_package, require_package
 from exporters.trackers.names import MLFLOW_LONGEST, digest_of, mlflow_name

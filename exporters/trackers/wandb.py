@@ -14,8 +14,8 @@ from pydantic import AfterValidator, Field
 from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.errors import GymEvalError
+from collector.masked import masked_address
 from exporters.base import Exporter, ExportResult, RunExportConfig, Text
-from exporters.masked import masked_address
 from exporters.source import ExportError
 from exporters.trackers.child import call, missing_package, require_package
 from exporters.trackers.mlflow import document_of

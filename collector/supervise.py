@@ -1,8 +1,9 @@
-"""A process between a job and one of its services, so that the service never outlives the job, however the job ends.
+"""A process between a job and one of its services or commands, so that this never outlives the job, however the job ends.
 
 ``python supervise.py GRACE_S COMMAND...``: runs the command in a session of its own and ends with its exit code. When standard
 input closes, which the kernel does for a job killed with SIGKILL too, the whole process group of the command gets SIGTERM and
-after the grace SIGKILL. Imports the standard library only: it starts in 20 ms and must not fail for a reason of ours.
+after the grace SIGKILL. Anything written to standard input before that is SIGTERM alone. Imports the standard library only: it
+starts in 20 ms and must not fail for a reason of ours.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def _prepare_child() -> None:
 
 def _wait_for_owner(child: subprocess.Popen[bytes], grace_s: float) -> None:
     while os.read(0, 1024):
-        pass
+        _signal_group(child.pid, signal.SIGTERM)
     _signal_group(child.pid, signal.SIGTERM)
     deadline = time.monotonic() + grace_s
     while time.monotonic() < deadline and child.returncode is None:
