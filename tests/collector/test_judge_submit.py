@@ -92,7 +92,9 @@ def failed_run(project: Project) -> Project:
     rows = [json.loads(line) for line in dataset.read_text().splitlines()]
     made = [{**row, "mode": "" if row["grade"] else "[[mode: 500 x1]]"} for row in rows]
     dataset.write_text("".join(json.dumps(row) + "\n" for row in made))
-    project.submit("--wait", code=6, timeout_s=120)
+    said = project.submit("--wait", code=6, timeout_s=120)
+    # Not for another reason: both shards are final, and only judgements failed.
+    assert "1 (4/6" in said, said + project.logs()
     return project
 
 
