@@ -18,8 +18,6 @@ from collector.coverage import Coverage
 from collector.errors import CorruptArtifactError, GymEvalError
 from collector.settings import RetrySettings
 from merge.receipt import file_sha256, read_receipt
-from merge.row_blocks import read_rows
-from merge.shards import read_shard
 
 
 class ExportError(GymEvalError):
@@ -122,6 +120,10 @@ def selected_lines(artifacts: RunArtifacts) -> Iterator[bytes]:
         with artifacts.rollouts.open("rb", buffering=1 << 20) as file:
             yield from file
         return
+    # numpy comes with these, and whoever only looks at an exporter or a ledger does without it.
+    from merge.row_blocks import read_rows  # noqa: PLC0415
+    from merge.shards import read_shard  # noqa: PLC0415
+
     for block in read_rows([read_shard(artifacts, RetrySettings())]):
         yield from map(bytes, block.lines)
 

@@ -22,8 +22,9 @@ from merge.counting import OFF, Counting, coverage_fields, zeros_of
 from merge.coverage import encode_coverage, total_coverage
 from merge.identity import Inputs
 from merge.legacy import LegacyInputs
+from merge.projection_check import ProjectionState, check_projection, input_record, output_record
 from merge.publish import Part, publish_parts, sweep_leftovers
-from merge.receipt import ProjectionState, Receipt, check_projection, input_record, output_record
+from merge.receipt import Receipt
 from merge.row_blocks import read_rows
 from merge.row_numbers import NumberReader
 from merge.select import OverlapError, merge_keys

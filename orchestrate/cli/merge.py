@@ -50,7 +50,7 @@ def _parser() -> CommandParser:
 def _check(path: Path, *, as_json: bool) -> int:
     from collector.artifacts import RunArtifacts
     from collector.errors import NotFoundError, RefusedError
-    from merge.receipt import ProjectionState, check_projection
+    from merge.projection_check import ProjectionState, check_projection
 
     found = check_projection(RunArtifacts(path))
     if as_json:

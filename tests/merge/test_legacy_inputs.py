@@ -14,7 +14,7 @@ from collector.outcomes import RolloutState
 from merge.command import merge_paths
 from merge.counting import Counting
 from merge.generation import Reporting
-from merge.receipt import ProjectionState, check_projection
+from merge.projection_check import ProjectionState, check_projection
 from tests.merge.build import answered, fill_all, plan
 from tests.merge.legacy_files import asked, failure, lines, row, write
 

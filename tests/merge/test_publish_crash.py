@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from merge.receipt import ProjectionState, check_projection
+from merge.projection_check import ProjectionState, check_projection
 from tests.merge import jobs
 from tests.merge.build import Plan, answered, fill_all, plan
 

@@ -19,8 +19,8 @@ from collector.outcomes import Omitted
 from collector.settings import RetrySettings
 from merge import publish
 from merge.command import merge_paths
+from merge.projection_check import ProjectionState, check_projection
 from merge.publish import Part, publish_parts
-from merge.receipt import ProjectionState, check_projection
 from merge.row_blocks import read_rows
 from merge.shards import read_shard
 from tests.merge.build import Outcome, answered, failed, fill_all, plan
