@@ -93,6 +93,8 @@ def read_coverage(artifacts: RunArtifacts) -> Coverage | None:
     Raises CorruptArtifactError.
     """
     if artifacts.manifest.exists() and artifacts.journal.exists():
+        from merge.shards import read_shard  # noqa: PLC0415 - brings numpy
+
         # The file is written when a session ends; the journal is what holds now.
         return read_shard(artifacts, RetrySettings()).coverage
     try:
