@@ -23,9 +23,8 @@ from collector.outcomes import Answer, Delivery, Failure, FailureClass, FailureK
 from collector.prompt import load_prompt
 from collector.settings import CONNECTION, REPORTING, Count, Prompt, RetrySettings, Seconds, Timeouts
 from collector.transport.client import HttpClient
+from collector.verifiers import judge_parse
 from collector.verifiers.base import Verifier, VerifierSettings
-from collector.verifiers.judge_parse import JsonRule, LastLine, ParseRule, RegexRule, json_value, label_reward, last_line
-from collector.verifiers.judge_parse import score_reward as score_reward_of
 from collector.verifiers.judge_prompt import DEFAULT_PROMPT, judge_messages
 from collector.verifiers.judge_saved import INPUT_TOKENS, OUTPUT_TOKENS
 from collector.verifiers.patterns import How, find, search_pool
@@ -77,7 +76,7 @@ class JudgeSettings(VerifierSettings):
     )
     #: ``user`` and, if wanted, ``system``, or a YAML file with them: fields of the row, ``{conversation}``, ``{model_answer}``.
     prompt: Prompt | None = None
-    parse: ParseRule = Field(default_factory=LastLine)
+    parse: judge_parse.ParseRule = Field(default_factory=judge_parse.LastLine)
     #: What the judge may say, and the reward of each.
     labels: Annotated[dict[str, Annotated[float, Field(allow_inf_nan=False)]], BeforeValidator(_text_labels)] | None = None
     #: Instead of labels: the judge gives a number from low to high, which is scaled to 0 to 1.
@@ -101,6 +100,8 @@ class JudgeSettings(VerifierSettings):
             raise ValueError("give labels or score_range, not both")
         if self.labels is not None and not self.labels:
             raise ValueError("labels: is empty: name what the judge may say")
+        if same := judge_parse.same_labels(self.labels or {}):
+            raise ValueError(f"labels: {', '.join(same)}: read the same without punctuation at their ends, whatever their case")
         if self.score_range is not None and not self.score_range[0] < self.score_range[1]:
             raise ValueError("score_range: write [low, high] with low below high")
         bad = sorted({"input", "instructions", "tools", "tool_choice", "model"} & self.parameters.keys())
@@ -192,18 +193,18 @@ class JudgeVerifier(Verifier[JudgeSettings]):
 
     async def _find(self, text: str) -> str | Failure | None:
         match self.settings.parse:
-            case LastLine():
-                return last_line(text)
-            case JsonRule(key=key):
-                return json_value(text, key)
-            case RegexRule(pattern=pattern):
+            case judge_parse.LastLine():
+                return judge_parse.last_line(text)
+            case judge_parse.JsonRule(key=key):
+                return judge_parse.json_value(text, key)
+            case judge_parse.RegexRule(pattern=pattern):
                 return await find(self._pool, pattern, text, How.LAST)
 
     def _reward(self, found: str) -> tuple[str, float] | None:
         if self.settings.score_range is not None:
-            reward = score_reward_of(found, self.settings.score_range)
+            reward = judge_parse.score_reward(found, self.settings.score_range)
             return None if reward is None else (found.strip(), reward)
-        return label_reward(found, self._labels or {})
+        return judge_parse.label_reward(found, self._labels or {})
 
     @property
     def _no_verdict(self) -> str:

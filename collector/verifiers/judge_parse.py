@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
+from collections.abc import Collection
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, field_validator
@@ -40,7 +42,7 @@ class RegexRule(StrictModel):
 
 
 class JsonRule(StrictModel):
-    """The value of ``key`` in the last JSON object of the reply that has it."""
+    """The value of ``key`` in the last JSON object of the reply that has it; of objects within each other the outermost."""
 
     how: Literal["json"]
     key: str = "verdict"
@@ -67,27 +69,38 @@ def last_line(text: str) -> str | None:
 def json_value(text: str, key: str) -> str | None:
     """The value of ``key`` as text; None when no object of ``text`` has it."""
     decoder = json.JSONDecoder()
-    end = len(text)
+    begin, found_at, found = len(text), -1, None
     for _ in range(_MOST_OBJECTS):
-        begin = text.rfind("{", 0, end)
+        begin = text.rfind("{", 0, begin)
         if begin < 0:
-            return None
-        end = begin
+            break
         try:
-            value, _end = decoder.raw_decode(text, begin)
+            value, end = decoder.raw_decode(text, begin)
         except (ValueError, RecursionError):
             continue
-        if key in value:
-            found = value[key]
-            return found if isinstance(found, str) else json.dumps(found)
-    return None
+        # An object around the one that was found is the verdict, and what it holds are its parts.
+        if key in value and (found_at < 0 or end > found_at):
+            found_at, found = begin, value[key]
+    if found_at < 0:
+        return None
+    return found if isinstance(found, str) else json.dumps(found)
+
+
+def same_labels(labels: Collection[str]) -> list[str]:
+    """Those of ``labels`` that nothing tells apart from another one."""
+    counts = Counter(map(_plain, labels))
+    return [label for label in labels if counts[_plain(label)] > 1]
+
+
+def _plain(text: str) -> str:
+    return text.strip(_DECORATION).casefold()
 
 
 def label_reward(found: str, labels: dict[str, float]) -> tuple[str, float] | None:
     """The label that ``found`` is, without decoration and whatever its case, with its reward; None when it is none."""
-    plain = found.strip(_DECORATION).casefold()
+    plain = _plain(found)
     for label, reward in labels.items():
-        if label.strip(_DECORATION).casefold() == plain:
+        if _plain(label) == plain:
             return label, reward
     return None
 
@@ -98,7 +111,7 @@ def score_reward(found: str, score_range: tuple[float, float]) -> float | None:
     ``7/10`` is the number 7 when the range ends at 10.
     """
     low, high = score_range
-    number, slash, whole = found.strip(_DECORATION).partition("/")
+    number, slash, whole = _plain_number(found).partition("/")
     try:
         score = float(number)
         if slash and float(whole) != high:
@@ -108,3 +121,11 @@ def score_reward(found: str, score_range: tuple[float, float]) -> float | None:
     if not math.isfinite(score) or not low <= score <= high:
         return None
     return (score - low) / (high - low)
+
+
+def _plain_number(text: str) -> str:
+    """``text`` without decoration; the point of ``.5`` is none."""
+    left = text.lstrip(_DECORATION)
+    begin = len(text) - len(left)
+    point = "." if left[:1].isdigit() and text[begin - 1 : begin] == "." else ""
+    return point + left.rstrip(_DECORATION)
