@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from collector.agents.nemo_gym.materialize import NemoGymRows
+from collector.agents.nemo_gym.settings import NemoGymSettings
 from collector.errors import ConfigError, DatasetError, GymEvalError
 from tests.nemo.bench import NemoBench
 from tests.support.nemo_stub import AGENT, ENVIRONMENT, NemoStub
@@ -91,6 +94,21 @@ def test_identical_lines_are_one_task_and_count_up_its_repeats(bench: NemoBench)
     bench.write(same, {**same, "n": 1}, same)
 
     assert places(bench.inventory(num_repeats=2)) == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
+
+
+def test_what_rows_weigh_is_not_kept_in_memory(bench: NemoBench) -> None:
+    maker = NemoGymRows(NemoGymSettings.model_validate(bench.settings().agent), bench.settings(), None)
+    tracemalloc.start()
+    try:
+        for number in range(64):
+            row = {**ASKED, "agent_ref": {"name": AGENT}, "n": number, "text": "x" * 100_000}
+            assert len(list(maker.rows_of(json.dumps(row).encode(), row))) == 1
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    # The rows weigh 6.4 MB together.
+    assert held < 1_000_000
 
 
 def test_given_task_numbers_are_kept(bench: NemoBench) -> None:
@@ -208,6 +226,15 @@ OWN = {"agent_ref": {"name": AGENT}}
             {**OWN, "_ng_rollout_id": "0-1"}, {}, DatasetError, "looks like a task and its repeat", id="id-like-a-place"
         ),
         pytest.param({**OWN, "_ng_task_index": -1}, {}, DatasetError, "_ng_task_index is -1", id="negative-number"),
+        pytest.param({**OWN, "_ng_task_index": 1 << 31}, {}, DatasetError, "_ng_task_index is 2147483648", id="huge-number"),
+        pytest.param({"task_source": ["math"]}, {}, DatasetError, "task_source is no text", id="source-that-is-a-list"),
+        pytest.param(
+            {"agent_ref": AGENT, "task_source": "math"},
+            {"agent": {"fan_out": {"math": [AGENT]}}},
+            DatasetError,
+            "agent_ref is no object",
+            id="agent-by-its-bare-name",
+        ),
         pytest.param(
             {**OWN, "responses_create_params": {"input": "x"}},
             {"prompt_config": {"user": "y"}},

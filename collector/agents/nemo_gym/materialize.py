@@ -6,6 +6,7 @@ is an error, and rows come in (task, repeat) order whatever order they start in.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
@@ -31,6 +32,8 @@ _ROLLOUT_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _ATTEMPT_ENDING: Final = re.compile(r"-a[1-9][0-9]*\Z", re.ASCII)
 #: Ids of rows that give none.
 _COUNTED_ID: Final = re.compile(r"[0-9]+-[0-9]+", re.ASCII)
+#: Task and repeat together are a number of 64 bits.
+_LARGEST_TASK: Final = 2**31 - 1
 #: Keys of collectors that a dataset may have; rows that were prepared before carry their numbers.
 _MAY_GIVE: Final = frozenset({rows.TASK_INDEX, rows.ROLLOUT_INDEX, rows.ROLLOUT_ID})
 
@@ -44,6 +47,7 @@ class NemoGymRows:
         self._prompt = prompt
         self._servers: Servers | None = None
         self._skills = skills_ref(settings.skills.path) if settings.skills else None
+        #: Digests of the lines that a number was counted for: the lines themselves weigh too much.
         self._tasks: dict[bytes, int] = {}
         self._given: set[int] = set()
         self._repeats: Counter[int] = Counter()
@@ -104,6 +108,10 @@ class NemoGymRows:
     def _check_keys(self, row: Mapping[str, Any]) -> None:
         if reserved := sorted(key for key in row if key.startswith("_ng_") and key not in _MAY_GIVE):
             raise ValueError(f"the row has reserved keys: {', '.join(reserved)}")
+        if not isinstance(row.get("task_source"), str | None):
+            raise ValueError("task_source is no text")  # noqa: TRY004 - data
+        if not isinstance(row.get("agent_ref"), Mapping | None):
+            raise ValueError("agent_ref is no object with a name")  # noqa: TRY004 - data
         rollout_id = row.get(rows.ROLLOUT_ID)
         if rollout_id is not None and not (isinstance(rollout_id, str) and _ROLLOUT_ID.fullmatch(rollout_id)):
             raise ValueError(f"{rows.ROLLOUT_ID} {rollout_id!r} is not letters, digits, '.', '_' and '-'")
@@ -140,9 +148,9 @@ class NemoGymRows:
     def _task_of(self, line: bytes, row: Mapping[str, Any]) -> int:
         given = row.get(rows.TASK_INDEX)
         if given is None:
-            return self._tasks.setdefault(line, len(self._tasks))
-        if not isinstance(given, int) or isinstance(given, bool) or given < 0:
-            raise ValueError(f"{rows.TASK_INDEX} is {given!r}, not a number from 0")
+            return self._tasks.setdefault(hashlib.sha256(line).digest(), len(self._tasks))
+        if not isinstance(given, int) or isinstance(given, bool) or not 0 <= given <= _LARGEST_TASK:
+            raise ValueError(f"{rows.TASK_INDEX} is {given!r}, not a number from 0 to {_LARGEST_TASK}")
         self._given.add(given)
         return given
 
