@@ -154,6 +154,7 @@ class Dispatcher:
 
     async def _watch_stop(self) -> None:
         await self._stop.asked()
+        self._agent.wind_down()
         self._fill()
 
     async def _watch_give_up(self) -> None:
@@ -214,7 +215,7 @@ class Dispatcher:
         """
         if failure.is_lost_connection:
             await self._stop.asked_within(_STOP_NOTICE_S)
-        elif not failure.is_server_error:
+        elif not (failure.is_server_error or failure.is_cut_off):
             return False
         return self._stop.is_asked and self._stop.reason in TAKES_THE_SERVER
 

@@ -6,7 +6,7 @@ import hashlib
 import tempfile
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -90,7 +90,10 @@ def materialize(settings: RunSettings) -> Materialized:
     Identical input lines are one task, repeated; repeats of a task are adjacent. Raises NotFoundError for a missing dataset.
     """
     path = settings.input_jsonl_fpath
-    maker = AGENTS.load(settings.agent["type"]).row_maker(settings)
+    agent = AGENTS.load(settings.agent["type"])
+    if (own := agent.own_rows(settings)) is not None:
+        return Materialized(path, _OwnRows(own))
+    maker = agent.row_maker(settings)
     if maker is not None:
         return Materialized(path, _MadeRows(maker, maker.source(path), settings.limit))
     if not isinstance(settings.num_repeats, int):
@@ -163,6 +166,17 @@ class _MadeRows:
         for index in sorted(range(len(self._keys)), key=self._keys.__getitem__):
             self._file.seek(self._ends[index])
             yield self._file.read(self._ends[index + 1] - self._ends[index])
+
+
+class _OwnRows:
+    """Rows that no dataset has."""
+
+    def __init__(self, own: Sequence[Mapping[str, Any]]) -> None:
+        self._lines = [rows.inventory_line(row, task, 0) for task, row in enumerate(own)]
+        self.source_digest = hashlib.sha256(b"".join(self._lines)).hexdigest()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._lines)
 
 
 def _copies(path: Path, limit: int | None) -> Mapping[bytes, int]:

@@ -163,6 +163,11 @@ class Failure:
         return self.http_status is not None and self.http_status >= 500 and is_asked
 
     @property
+    def is_cut_off(self) -> bool:
+        """Whether the agent itself was asked to stop in the middle of it."""
+        return self.kind == FailureKind.SHUTDOWN and self.source is FailureSource.COLLECTOR
+
+    @property
     def _is_of_judge(self) -> bool:
         return self.failure_class == FailureClass.JUDGE_FAILED
 

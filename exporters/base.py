@@ -75,6 +75,8 @@ class Exporter(ABC, Generic[C_co]):
     """Exports one finished run. Made for one ``export`` call, or for one question about an earlier one."""
 
     Config: ClassVar[type[RunExportConfig]]
+    #: Whether it can do nothing with rows that have no answer of a model, such as those of commands.
+    needs_answers: ClassVar[bool] = False
 
     def __init__(self, config: C_co) -> None:
         self.config = config

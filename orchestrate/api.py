@@ -23,6 +23,7 @@ from collector.errors import NotFoundError, RequestError
 from orchestrate.checks import check_loaded
 from orchestrate.compose import compose_data, compose_file
 from orchestrate.config.load import load_config
+from orchestrate.datasets import prepare_datasets
 from orchestrate.operate.waste import WasteReport, waste_of
 from orchestrate.remote import node_of
 from orchestrate.rundir import RunDir, read_plan
@@ -55,6 +56,7 @@ def submit(
     if node_of(data) is not None:
         raise RequestError("runs on another machine are started by gym eval submit.", "Call this there.", "compute.*.hostname")
     check_loaded(loaded, where=file)
+    prepare_datasets(loaded)
     sources = gather(loaded)
     result = submit_plan(make_plan(loaded, sources, file, new=new), loaded, sources)
     remember(result.run, at=datetime.now(UTC).isoformat(timespec="seconds"))

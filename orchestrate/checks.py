@@ -80,6 +80,9 @@ def _export_problems(config: SubmitConfig) -> Iterator[str]:
                 continue
             if (missing := exporter.missing()) is not None:
                 yield f"export.{name}: {missing}"
+            if exporter.needs_answers and config.driver.benchmarks[benchmark].command is not None:
+                fix = f"write driver.benchmarks.{benchmark}.export: {{{name}: null}}"
+                yield f"export.{name}: {benchmark} is a command, which leaves no answers to export: {fix}"
             other = taken.setdefault((name, place), benchmark)
             if other != benchmark:
                 yield f"export.{name}: {other} and {benchmark} would both be exported to {place}: give each a place of its own"

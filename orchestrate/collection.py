@@ -41,6 +41,8 @@ def prepare(settings: RunSettings) -> PreparedRun:
     problems = list(run_problems(settings))
     if problems:
         raise ConfigError("; ".join(problems) + ".")
+    if settings.agent["type"] == "command":
+        raise ConfigError("agent: a command is run by gym eval submit: write driver.benchmarks.NAME.command.")
     inventory = materialize(settings)
     targets = validate_rows(settings, inventory)
     output = settings.output_jsonl_fpath

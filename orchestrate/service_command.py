@@ -45,14 +45,22 @@ def _vllm(service: VllmService) -> list[str]:
 
 
 def _srun(service: StartedService, image: str, container: str, *, variables: list[str], step: Sequence[str]) -> list[str]:
-    # --overlap: the step shares the GPUs and cores that the job's own process holds. The name is unique on the node.
+    command = container_step(image, service.mounts, name=container, variables=variables, step=step)
+    if service.cwd is not None:
+        command.append(f"--container-workdir={service.cwd}")
+    return command
+
+
+def container_step(
+    image: str, mounts: Sequence[str], *, name: str, variables: Sequence[str], step: Sequence[str] = ()
+) -> list[str]:
+    """The srun that starts what follows it in a container called ``name``, which no other on the node may be."""
+    # --overlap: the step shares the GPUs and cores that the job's own process holds.
     command = [*(step or ("srun", "--overlap", "--nodes=1", "--ntasks=1")), f"--container-image={image}"]
-    command += [f"--container-name={container}", "--no-container-mount-home"]
-    if service.mounts:
-        command.append(f"--container-mounts={','.join(service.mounts)}")
+    command += [f"--container-name={name}", "--no-container-mount-home"]
+    if mounts:
+        command.append(f"--container-mounts={','.join(mounts)}")
     if variables:
         # Names only: values travel in the environment, where no process list shows them.
         command.append(f"--container-env={','.join(variables)}")
-    if service.cwd is not None:
-        command.append(f"--container-workdir={service.cwd}")
     return command

@@ -15,6 +15,7 @@ from collector.coverage import Coverage
 from collector.errors import GymEvalError, IncompleteError, LockHeldError, ServiceError, UnavailableError
 from collector.lock import Holder, ShardLock, read_holder
 from collector.settings import RunSettings
+from orchestrate.config.commands import placed
 from orchestrate.config.load import api_key_reference, settings_of
 from orchestrate.config.submit import Requeue
 from orchestrate.config.values import resolve_env
@@ -93,6 +94,8 @@ class ShardWork:
         endpoint = services.endpoint(policy) if policy is not None else None
         urls = {name: found.base_url for name, found in services.endpoints().items()}
         settings = self.settings(endpoint.base_url if endpoint else None, endpoint.api_key if endpoint else None, urls)
+        directory, job = self.run_dir.benchmark(self.benchmark), self._context.job_id.replace(":", "-")
+        settings = placed(settings, self.plan.config.driver, directory=directory, job=job)
         facts = JobFacts(self._context.job_id, self._context.restarts)
         self.say("collecting")
         with stops.collector() as stop:

@@ -53,6 +53,12 @@ class Agent(ABC, Generic[S_co]):
         del run
         return None
 
+    @classmethod
+    def own_rows(cls, run: RunSettings) -> list[dict[str, Any]] | None:
+        """The tasks of ``run`` where the agent is the benchmark, one rollout each; None where a dataset has them."""
+        del run
+        return None
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -73,6 +79,12 @@ class Agent(ABC, Generic[S_co]):
         del targets
         return {}
 
+    def wind_down(self) -> None:
+        """Called once when the session is asked to stop; what is being answered may go on for the margin of the stop.
+
+        For agents whose work takes longer than that. A failure of kind ``shutdown`` then leaves its attempt cut off.
+        """
+
     @abstractmethod
     async def answer(self, row: dict[str, Any]) -> Answer | Completed | Failure | Omitted:
         """Answer the materialized row. ``row`` is shared: do not change it. Completed is an answer with its grade.
@@ -87,6 +99,7 @@ AGENTS: Registry[Agent[AgentSettings]] = Registry(
     group="gym_eval.agents",
     base=Agent,
     builtin={
+        "command": "collector.agents.command.agent:CommandAgent",
         "nemo_gym": "collector.agents.nemo_gym.agent:NemoGymAgent",
         "openai_chat": "collector.agents.openai_chat:OpenAIChatAgent",
         "openai_responses": "collector.agents.openai_responses:OpenAIResponsesAgent",

@@ -41,6 +41,7 @@ class AtifExporter(Exporter[ExportAtifConfig]):
     """Publishes a whole folder or nothing; a folder that exists is never touched."""
 
     Config: ClassVar[type[RunExportConfig]] = ExportAtifConfig
+    needs_answers: ClassVar[bool] = True
 
     @property
     def folder(self) -> Path:

@@ -54,7 +54,7 @@ def _parser() -> CommandParser:
     parser.add_argument(
         "--failed", action="store_true", help="only shards that are unfinished and have no live job, or are broken"
     )
-    parser.add_argument("--service", metavar="NAME", help="the logs of this service instead of the jobs' own")
+    parser.add_argument("--service", metavar="NAME", help="the logs of this service instead of the jobs' own; also: command")
     parser.add_argument("-n", "--lines", type=int, default=20, metavar="N", help="last lines of each log (20)")
     return parser
 
@@ -99,6 +99,9 @@ def _choice(run: RunDir, plan: SubmitPlan, args: argparse.Namespace) -> LogChoic
 
     check_selection(plan, args.benchmark, args.shard)
     services = [name for name, service in plan.config.services.items() if service.type != "external"]
+    if any(benchmark.command is not None for benchmark in plan.config.driver.benchmarks.values()):
+        # What a command writes has its job's name, as that of a service.
+        services.append("command")
     if args.service is not None and args.service not in services:
         raise NotFoundError(
             f"no job starts a service {args.service!r}.", f"They start: {', '.join(services) or 'none'}.", plan.name

@@ -13,6 +13,7 @@ from orchestrate.cli.parser import CommandParser
 
 if TYPE_CHECKING:
     from orchestrate.config.load import Loaded
+    from orchestrate.datasets import Missing
     from orchestrate.executors.base import JobBatch
     from orchestrate.plan import SubmitPlan
     from orchestrate.submit_work import Submittal
@@ -52,9 +53,14 @@ def main(argv: list[str]) -> int:
     if (code := submitted_there(data, config_file, args)) is not None:
         return code
     from orchestrate.checks import check_loaded
+    from orchestrate.datasets import missing_datasets, prepare_datasets
     from orchestrate.submit import gather, make_plan, submit
 
     check_loaded(loaded, where=config_file)
+    if args.dry_run and (missing := missing_datasets(loaded)):
+        _preview_datasets(missing, as_json=args.json)
+        return 0
+    prepare_datasets(loaded)
     sources = gather(loaded)
     plan = make_plan(loaded, sources, config_file, new=args.new)
     _warn(loaded)
@@ -128,6 +134,17 @@ def _resolved(loaded: Loaded, *, as_json: bool) -> str:
     import yaml
 
     return yaml.safe_dump(loaded.config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def _preview_datasets(missing: list[Missing], *, as_json: bool) -> None:
+    """There is no plan of a dataset that nobody has seen."""
+    if as_json:
+        import json
+
+        found = [{"benchmark": m.benchmark, "dataset": str(m.dataset), "command": m.command} for m in missing]
+        print(json.dumps({"missing_datasets": found}, indent=2))
+        return
+    print("\n".join([*(found.in_words for found in missing), "Submitting runs that first. Only then can the plan be shown."]))
 
 
 def _preview(plan: SubmitPlan, *, as_json: bool) -> None:

@@ -13,6 +13,8 @@ from pydantic import ValidationError
 from collector.errors import ConfigError
 from collector.registry import unknown_name_hint
 from collector.settings import RunSettings
+from orchestrate.config.commands import AGENT as COMMAND
+from orchestrate.config.commands import command_run, driver_problems, has_command
 from orchestrate.config.gpus import gpu_problems
 from orchestrate.config.nemo_submit import from_nemo_submit
 from orchestrate.config.pools import limit_problems, pool_problems
@@ -63,8 +65,11 @@ def settings_of(
 ) -> RunSettings:
     """The settings of one benchmark; ``base_url``, ``api_key`` and ``urls`` say how the job reaches its services."""
     benchmark = config.driver.benchmarks[name]
-    filled = fill_references(benchmark.run, {service: _facts(config, service, urls or {}) for service in config.services})
-    run: dict[str, Any] = {**filled, "output_jsonl_fpath": output}
+    given = benchmark.run if benchmark.command is None else command_run(benchmark, config.driver)
+    if benchmark.command is None or urls is not None:
+        # The text of a command is part of the experiment, and an address that the job chose is not.
+        given = fill_references(given, {service: _facts(config, service, urls or {}) for service in config.services})
+    run: dict[str, Any] = {**given, "output_jsonl_fpath": output}
     # Jobs that are requeued by design are cut off by design; that must not use up the attempts of a task that never failed.
     run["retry"] = {"max_interruptions": benchmark.requeue.max_interruptions, **(run.get("retry") or {})}
     if config.driver.policy_model is not None:
@@ -126,6 +131,11 @@ def _meaning_problems(data: Mapping[str, Any]) -> list[str]:
     if isinstance(named, dict) and named.get("type") == "command" and named.get("served_model_name") is None:
         problems.append(f"services.{policy}.served_model_name: is missing: driver.policy_model needs a service with a model")
     problems += pool_problems(data)
+    problems += driver_problems(driver)
+    for benchmark, settings in benchmarks.items():
+        if has_command(settings):
+            prefix = f"driver.benchmarks.{benchmark}.command"
+            problems += reference_problems(settings["command"], sorted(map(str, services)), prefix)
     name = _mapping(data, "job").get("name")
     if isinstance(name, str) and (not name or slug(name) != name):
         problems.append(f"job.name: {name!r} is not a plain directory name: use letters, digits, '.', '_' and '-'")
@@ -134,13 +144,18 @@ def _meaning_problems(data: Mapping[str, Any]) -> list[str]:
 
 def _run_sections(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     benchmarks = _mapping(_mapping(data, "driver"), "benchmarks")
+    # A command beside it is told as what is wrong with the two.
+    benchmarks = {name: benchmark for name, benchmark in benchmarks.items() if not has_command(benchmark)}
     sections = {str(name): benchmark.get("run") for name, benchmark in benchmarks.items() if isinstance(benchmark, dict)}
-    return {name: run for name, run in sections.items() if isinstance(run, dict)}
+    return {name: run for name, run in sections.items() if isinstance(run, dict) and run}
 
 
 def _run_problems(name: str, run: Mapping[str, Any], data: Mapping[str, Any]) -> list[str]:
     prefix = f"driver.benchmarks.{name}.run"
     problems = [f"{prefix}.{key}: is filled in by the submission: remove it" for key in sorted(FILLED_IN & run.keys())]
+    agent = run.get("agent")
+    if (agent.get("type") if isinstance(agent, dict) else agent) == COMMAND:
+        problems.append(f"{prefix}.agent: a command is no run: write driver.benchmarks.{name}.command instead of run")
     policy = _mapping(data, "driver").get("policy_model")
     given = [key for key in POLICY_KEYS if key in run]
     if policy is not None:

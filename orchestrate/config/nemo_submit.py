@@ -8,20 +8,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from orchestrate.config.commands import has_command
 from orchestrate.config.nemo_gym import from_nemo_gym
 
 #: Keys without a counterpart: the value that changes nothing and may stay, and what to do instead of any other.
 _Unsupported = Mapping[str, tuple[tuple[Any, ...], str]]
 
 _DRIVER: Final[_Unsupported] = {
-    "container": ((), "the collector runs on the node itself, with the interpreter of compute.NAME.python"),
+    "container": (
+        (None,),
+        "the collector runs on the node itself, by compute.NAME.python; it is for a benchmark's command",
+    ),
     "gym_install": ((None,), "install NeMo Gym where its servers are started, and use agent nemo_gym"),
     "policy_host": (
         ("localhost", "127.0.0.1"),
         "a service runs on the first node of its pool, and its address is found by the job",
     ),
     "policy_model_type": ((), "run.agent says how the model is asked: openai_chat, openai_responses or nemo_gym"),
-    "mounts": (([],), "the collector runs in no container"),
+    "mounts": (([],), "the collector runs in no container; only a benchmark's command does"),
 }
 _VLLM: Final[_Unsupported] = {
     "number_of_instances": ((1,), "one job has one instance; give the benchmark more shards"),
@@ -33,13 +37,8 @@ _SERVICE_TYPES: Final[Mapping[str, str]] = {
     "ray": "Ray is not started; a service of one node needs none",
     "vllm_pd": "prefill and decode are not served apart; write the router as type: external or type: command",
 }
-_BENCHMARK: Final[_Unsupported] = {
-    "prepare": (({}, None), "prepare the dataset once, and name its file in run.input_jsonl_fpath"),
-    "command": (
-        (None, ""),
-        "it leaves no rows to record; collect its dataset with run, or start it by sbatch",
-    ),
-}
+#: Keys of the driver that commands of benchmarks use.
+_FOR_COMMANDS: Final = frozenset({"container", "mounts"})
 #: Keys of ``run`` that make NeMo Gym start servers for the benchmark.
 _STARTS_SERVERS: Final = ("config_paths", "benchmark", "environment", "resources_server", "split", "model_type")
 _OTEL: Final = "telemetry is not exported: remove the section, or set otel.enabled: false"
@@ -88,8 +87,11 @@ def _service(path: str, entry: Any, compute: Any, problems: list[str]) -> Any:
 
 
 def _driver(entry: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
-    found = _without(entry, _DRIVER, "driver", problems)
-    if isinstance(benchmarks := found.get("benchmarks"), Mapping):
+    benchmarks = entry.get("benchmarks")
+    has_commands = isinstance(benchmarks, Mapping) and any(has_command(benchmark) for benchmark in benchmarks.values())
+    kept = _FOR_COMMANDS if has_commands else frozenset[str]()
+    found = _without(entry, {key: value for key, value in _DRIVER.items() if key not in kept}, "driver", problems)
+    if isinstance(benchmarks, Mapping):
         found["benchmarks"] = {
             name: _benchmark(f"driver.benchmarks.{name}", benchmark, problems) for name, benchmark in benchmarks.items()
         }
@@ -99,7 +101,12 @@ def _driver(entry: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
 def _benchmark(path: str, entry: Any, problems: list[str]) -> Any:
     if not isinstance(entry, Mapping):
         return entry
-    found = _without(entry, _BENCHMARK, path, problems)
+    # What NeMo Gym writes for none.
+    found = {key: value for key, value in entry.items() if (key, value) not in (("command", ""), ("prepare", {}))}
+    if isinstance(prepare := found.get("prepare"), Mapping) and "command" not in prepare:
+        told = "write prepare: {command: ...} that makes the file of run.input_jsonl_fpath"
+        problems.append(f"{path}.prepare: a map of overrides is not supported: NeMo Gym's own command is not run; {told}")
+        del found["prepare"]
     if "resumable" in found:
         found["requeue"] = {**_requeue(f"{path}.resumable", found.pop("resumable"), problems), **(found.get("requeue") or {})}
     if isinstance(run := found.get("run"), Mapping):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from collector.settings import Count, StrictModel
+from collector.settings import Count, Seconds, StrictModel
 from orchestrate.config.compute import Compute
-from orchestrate.config.services import Service
+from orchestrate.config.services import Command, ContainerImage, Mount, Service
 from orchestrate.config.values import Duration, EnvMap, Line
 
 #: Exporter name to its settings; null switches one off.
@@ -33,13 +33,39 @@ class Requeue(StrictModel):
     max_interruptions: Annotated[int, Field(ge=0)] = 20
 
 
+class Prepare(StrictModel):
+    """What makes a benchmark's dataset where there is none."""
+
+    command: Command
+
+
 class Benchmark(StrictModel):
     """One benchmark: how to run it, in how many parts, and where its results go."""
 
     shards: Count = 1
-    run: dict[str, Any]
+    run: dict[str, Any] = Field(default_factory=dict[str, Any])
+    #: Instead of ``run``: a program that is the whole benchmark. A text is run by bash, a list as it stands.
+    command: Command | None = None
+    #: Seconds that the command may take; null: a day.
+    timeout_s: Seconds | None = None
+    #: Run once by the submit command when there is no file at ``run.input_jsonl_fpath``.
+    prepare: Prepare | None = None
     export: ExportMap = Field(default_factory=dict)
     requeue: Requeue = Field(default_factory=Requeue)
+
+    @model_validator(mode="after")
+    def _is_one_thing(self) -> Self:
+        if self.command is None and not self.run:
+            raise ValueError("needs either run or command")
+        if self.command is not None and self.run:
+            raise ValueError("has run and command: a command is the whole benchmark, remove one of the two")
+        if self.command is not None and self.prepare is not None:
+            raise ValueError("prepare makes the dataset of run: put it into the command")
+        if self.command is not None and self.shards > 1:
+            raise ValueError("a command is one rollout: leave shards at 1")
+        if self.command is None and self.timeout_s is not None:
+            raise ValueError("timeout_s is for a command: a run has run.timeouts")
+        return self
 
 
 class Driver(StrictModel):
@@ -48,6 +74,9 @@ class Driver(StrictModel):
     policy_model: str | None = None
     benchmarks: dict[str, Benchmark]
     env: EnvMap = Field(default_factory=dict)
+    #: The image that commands of benchmarks run in, and what of the node is seen there.
+    container: ContainerImage | None = None
+    mounts: list[Mount] = Field(default_factory=list)
 
 
 class Job(StrictModel):

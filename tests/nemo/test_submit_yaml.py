@@ -135,8 +135,8 @@ def test_a_benchmark_of_running_servers_keeps_nemo_gyms_keys() -> None:
         pytest.param("services/policy/pre_command", "pip install x", "pre_command: is not supported", id="pre-command"),
         pytest.param("services/policy/health_check", {"port": 9}, "health_check.port: must be the service's own", id="port"),
         pytest.param("services/policy/placement", "elsewhere", "placement", id="another-compute"),
-        pytest.param("driver/benchmarks/math/command", "bash run.sh", "math.command: is not supported", id="command"),
-        pytest.param("driver/benchmarks/math/prepare", {"a": 1}, "math.prepare: is not supported", id="prepare"),
+        pytest.param("driver/benchmarks/math/command", "bash run.sh", "math: has run and command", id="command-beside-run"),
+        pytest.param("driver/benchmarks/math/prepare", {"a": 1}, "math.prepare: a map of overrides is not", id="prepare"),
         pytest.param("driver/benchmarks/math/resumable", {"retries": 1}, "math.resumable: must be true", id="resumable"),
         pytest.param("driver/benchmarks/math/run/config_paths", ["a.yaml"], "run.config_paths: is not supported", id="servers"),
     ],
@@ -149,6 +149,17 @@ def test_what_has_no_counterpart_is_refused_by_name_and_with_what_to_do(path: st
     assert str(caught.value).startswith("submit.yaml: ")
 
 
+def test_a_command_with_a_container_is_taken_as_it_stands() -> None:
+    data = changed("driver/container", "nvcr.io#nvidia/pytorch:26.01")
+    data["driver"]["mounts"] = ["/lustre/code:/code:ro"]
+    data["driver"]["benchmarks"]["swe"] = {"command": "bash /code/run.sh", "run": {}, "prepare": {}, "resumable": True}
+
+    config = load(data)
+
+    assert config.driver.benchmarks["swe"].command == "bash /code/run.sh"
+    assert (config.driver.container, config.driver.mounts) == ("nvcr.io#nvidia/pytorch:26.01", ["/lustre/code:/code:ro"])
+
+
 def test_every_problem_is_told_at_once() -> None:
     data = changed("driver/gym_install", {"ref": "main"})
     data["otel"] = {}
@@ -157,7 +168,7 @@ def test_every_problem_is_told_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         load(data)
 
-    assert all(key in str(caught.value) for key in ("otel", "gym_install", "math.command"))
+    assert all(key in str(caught.value) for key in ("otel", "gym_install", "math: has run and command"))
 
 
 def test_the_yaml_on_the_page_for_nemo_gyms_users_is_valid() -> None:

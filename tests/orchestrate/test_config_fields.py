@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from collector.settings import RunSettings, StrictModel
+from orchestrate.config.commands import placed
 from orchestrate.config.compute import LocalCompute
 from orchestrate.config.load import load_config, settings_of
 from orchestrate.config.services import CommandService, ExternalService, HealthCheck, VllmService
-from orchestrate.config.submit import Benchmark, Driver, Job, Requeue, SubmitConfig
+from orchestrate.config.submit import Benchmark, Driver, Job, Prepare, Requeue, SubmitConfig
 from orchestrate.config.values import resolve_env
+from orchestrate.datasets import prepare_commands
 from orchestrate.requeue import JobRun, why_not_again
 from orchestrate.service_command import command_of, model_name
 from orchestrate.services import RunningService, group_of
@@ -32,6 +34,7 @@ CONFIG: dict[str, Any] = {
     },
     "job": {"output_path": "/runs"},
 }
+IN_A_CONTAINER: dict[str, Any] = {"policy_model": "e", "container": "image", "benchmarks": {"a": {"command": "run"}}}
 #: Field to where it stands in the file and a value other than the default.
 CHANGES: dict[type[StrictModel], dict[str, tuple[str, Any]]] = {
     CommandService: {
@@ -54,7 +57,11 @@ CHANGES: dict[type[StrictModel], dict[str, tuple[str, Any]]] = {
     Benchmark: {
         "shards": ("driver.benchmarks.a.shards", 3), "run": ("driver.benchmarks.a.run.limit", 3),
         "export": ("driver.benchmarks.a.export", {"atif": {}}), "requeue": ("driver.benchmarks.a.requeue", {"max_requeues": 1}),
+        "command": ("driver.benchmarks.a", {"command": "run"}),
+        "timeout_s": ("driver.benchmarks.a", {"command": "run", "timeout_s": 7}),
+        "prepare": ("driver.benchmarks.a.prepare", {"command": "make"}),
     },
+    Prepare: {"command": ("driver.benchmarks.a.prepare", {"command": "make"})},
     Requeue: {
         "max_requeues": ("driver.benchmarks.a.requeue", {"max_requeues": 1}),
         "max_walltime": ("driver.benchmarks.a.requeue", {"max_walltime": "1"}),
@@ -63,6 +70,7 @@ CHANGES: dict[type[StrictModel], dict[str, tuple[str, Any]]] = {
     Driver: {
         "policy_model": ("driver.policy_model", "v"), "env": ("driver.env", {"A": "lit:1"}),
         "benchmarks": ("driver.benchmarks.a.run.num_repeats", 2),
+        "container": ("driver", IN_A_CONTAINER), "mounts": ("driver", IN_A_CONTAINER | {"mounts": ["/a"]}),
     },
     Job: {
         "output_path": ("job.output_path", "/other"), "name": ("job.name", "x"), "pack": ("job.pack", 3),
@@ -100,7 +108,10 @@ def seen(data: dict[str, Any]) -> dict[str, Any]:
         "stops": {name: (s.stop_grace_s, s.max_restarts, s.cwd) for name, s in started.items()},
         "health": {name: _health(RunningService(name, s, log=Path("/l"), job="7", environ={})) for name, s in started.items()},
         "external": group.endpoint("e"),
-        "run": settings_of(config, "a", output=Path("x.jsonl")).model_dump(),
+        "run": placed(
+            settings_of(config, "a", output=Path("x.jsonl")), config.driver, directory=Path("/runs/a"), job="7"
+        ).model_dump(),
+        "prepare": prepare_commands(config),
         "exports": config.exports_of("a"),
         "shards": config.driver.benchmarks["a"].shards,
         "again": [why_not_again(requeue, runs, "7", restarts) for restarts in range(4)],
