@@ -47,21 +47,22 @@ async def judge_again(
         lock = stack.enter_context(ShardLock(artifacts.lock, since=datetime.now(UTC).isoformat(timespec="seconds")))
         for path in files_of(artifacts):
             durable.sweep(path)
-        chooser = Chooser(Mode.JUDGE_FAILED_ONLY, run.retry, wanted.limit)
-        await _migrate(artifacts, lock, run)
-        with RolloutStore.read(artifacts) as store:
-            chosen = (one for one in chooser.choose(candidates_in(store)) if one.kind is Kind.UNJUDGED)
-            answers = stack.enter_context(Answers.of(chosen))
-            counts = store.coverage(run.retry).encode() if store.history.sessions else None
-        for line in chooser.warnings():
+        is_flag_failure = run.retry.retry_invalid_judge_responses
+        chosen = stack.enter_context(_choose(artifacts, wanted, run, retries_invalid=is_flag_failure))
+        for line in chosen.chooser.warnings():
             warn(line)
-        if not len(answers):
-            # A command that was killed after its last verdict left the counts of before.
-            if counts is not None:
-                durable.publish(artifacts.coverage, counts)
+        if not len(chosen.answers):
+            _renew_coverage(artifacts, run)
             return None
-        check_rows(Chosen(answers, chooser), verifier)
+        check_rows(chosen, verifier)
         _check_verifier(artifacts, verifier)
+        async with verifier:
+            # What keeps it from starting, a key that is not set for example, is told before anything is written.
+            pass
+        if is_flag_failure and await _migrate(artifacts, lock, run):
+            # What was judged by no valid verdict lies among the failures now.
+            chosen = stack.enter_context(_choose(artifacts, wanted, run, retries_invalid=False))
+        answers = chosen.answers
         return await collect(
             run,
             artifacts,
@@ -69,7 +70,7 @@ async def judge_again(
             job=JobFacts(),
             stop=stop,
             progress=progress,
-            agent=SavedAgent(answers, chooser.reasons, run, copies_results=False),
+            agent=SavedAgent(answers, chosen.chooser.reasons, run, copies_results=False),
             verifier=regrader(verifier, run, invalid_retryable=wanted.invalid_judge_retryable),
             only=lambda key: answers.find(key) is not None,
         )
@@ -95,13 +96,30 @@ def _check_verifier(artifacts: RunArtifacts, verifier: AnyVerifier) -> None:
         raise IdentityError(what, "Grade into an output of its own: one run has one verifier.", artifacts.manifest)
 
 
-async def _migrate(artifacts: RunArtifacts, lock: ShardLock, run: RunSettings) -> None:
-    """Make flagged results failures, as a resume with the same setting would; no session when there are none."""
-    if not run.retry.retry_invalid_judge_responses:
-        return
+def _choose(artifacts: RunArtifacts, wanted: ReverifySettings, run: RunSettings, *, retries_invalid: bool) -> Chosen:
+    chooser = Chooser(Mode.JUDGE_FAILED_ONLY, run.retry, wanted.limit)
+    with RolloutStore.read(artifacts) as store:
+        found = chooser.choose(candidates_in(store, retries_invalid=retries_invalid))
+        return Chosen(Answers.of(one for one in found if one.kind is Kind.UNJUDGED), chooser)
+
+
+def _renew_coverage(artifacts: RunArtifacts, run: RunSettings) -> None:
+    """A command that was killed after its last verdict left the counts of before."""
+    with RolloutStore.read(artifacts) as store:
+        if store.history.sessions:
+            durable.publish(artifacts.coverage, store.coverage(run.retry).encode())
+
+
+async def _migrate(artifacts: RunArtifacts, lock: ShardLock, run: RunSettings) -> bool:
+    """Make flagged results failures, as a resume with the same setting would; no session, and False, when there are none."""
     with RolloutStore.read(artifacts) as store:
         if next(iter(invalid_results(artifacts, store.history, store.inventory, store.manifest)), None) is None:
-            return
+            return False
     session = ShardSession.open(artifacts, lock, JobFacts(), is_synced=run.durability == "fsync")
-    session.migrate_invalid_judgements()
+    try:
+        session.migrate_invalid_judgements()
+    except BaseException:
+        await session.abandon()
+        raise
     await session.end("final")
+    return True

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from collector import jsonl, rows
 from collector.agents.nemo_gym.head import checked_servers, running_servers
-from collector.agents.nemo_gym.identity import servers_identity
+from collector.agents.nemo_gym.identity import check_same, servers_identity
 from collector.agents.nemo_gym.reply import outcome_of
 from collector.agents.nemo_gym.routing import is_materialized_task
 from collector.agents.nemo_gym.servers import AGENTS, ENVIRONMENTS, RESOURCES, Server, Servers, reference_name
@@ -42,7 +42,7 @@ class GymServerSettings(VerifierSettings):
     """Settings under ``verifier:`` for ``type: gym_server``."""
 
     head_server: HeadServer = Field(default_factory=HeadServer, json_schema_extra=CONNECTION)
-    #: The servers' configuration as the head server gives it, saved as YAML; asked of the head server without it.
+    #: The servers' configuration as the head server gives it, saved as YAML; those that grade are held against it.
     config_file: Path | None = Field(default=None, json_schema_extra=REPORTING)
     #: Seconds that the head server may take to answer.
     head_timeout_s: Seconds = Field(default=30.0, json_schema_extra=REPORTING)
@@ -80,6 +80,8 @@ class GymServerVerifier(Verifier[GymServerSettings]):
 
     async def __aenter__(self) -> Self:
         self._servers = running_servers(self.settings.of_agent)
+        if self.settings.config_file is not None:
+            check_same(self._checked, self._servers, self._targets or self._graders())
         limits = Timeouts(request_s=self.settings.timeout_s, stall_s=self.settings.timeout_s)
         self._client = await HttpClient(limits, max_idle=_MAX_IDLE).__aenter__()
         # What stands in front of a server may answer 503 for work that was done: the next attempt is journalled.

@@ -268,6 +268,39 @@ def test_servers_of_other_settings_do_not_append_to_a_run(bench: NemoBench, stub
     assert (artifacts.journal.read_bytes(), stub.asked["POST /verify"]) == (before, 0)
 
 
+def test_what_is_refused_leaves_flagged_results_as_they_are(bench: NemoBench, stub: NemoStub) -> None:
+    bench.tasks({"stub": {"mode": "reply", "reply": {"reward": 0.0, "invalid_judge_response": True}}})
+    bench.fill(verifier="environment")
+    stub.config["math"]["resources_servers"]["math"]["tolerance"] = 0.5
+    forget()
+    before = without_locks(bench)
+
+    with pytest.raises(IdentityError, match=r"another verifier \(math\)"):
+        append(bench.settings(verifier="environment"), retry={"retry_invalid_judge_responses": True}, **server(stub))
+
+    assert without_locks(bench) == before
+
+
+def without_locks(bench: NemoBench) -> dict[str, bytes]:
+    return {name: data for name, data in bench.files().items() if not name.endswith(".lock")}
+
+
+def test_servers_that_are_not_those_of_the_saved_configuration_grade_nothing(
+    bench: NemoBench, stub: NemoStub, tmp_path: Path
+) -> None:
+    artifacts = saved(bench, {})
+    said = tmp_path / "servers.yaml"
+    said.write_bytes(orjson.dumps(stub.config))
+    stub.config["math"]["resources_servers"]["math"]["tolerance"] = 0.5
+    forget()
+
+    with pytest.raises(IdentityError, match=r"servers that run are not those of .*: math differ"):
+        regrade(artifacts.rollouts, tmp_path / "new.jsonl", **server(stub, config_file=said))
+
+    assert stub.asked["POST /verify"] == 0
+    assert not RunArtifacts(tmp_path / "new.jsonl").manifest.exists()
+
+
 INVALID = {"verify": {"reply": {"reward": 0.0, "invalid_judge_response": True}}}
 
 

@@ -14,14 +14,13 @@ from typing import Any, ClassVar, Self
 from collector import jsonl, rows
 from collector.agents.base import Agent, RowMaker
 from collector.agents.nemo_gym.head import checked_servers, running_servers
-from collector.agents.nemo_gym.identity import difference_of, servers_identity
+from collector.agents.nemo_gym.identity import check_same, servers_identity
 from collector.agents.nemo_gym.materialize import NemoGymRows
 from collector.agents.nemo_gym.reply import episode_outcome_of, outcome_of
 from collector.agents.nemo_gym.routing import is_materialized_task, target_of
 from collector.agents.nemo_gym.servers import AGENTS, ENVIRONMENTS, Server, Servers, attributed_agent, reference_name
 from collector.agents.nemo_gym.settings import NemoGymSettings
 from collector.agents.requests import Sender, unusable_reply
-from collector.errors import IdentityError
 from collector.outcomes import Completed, Failure, Omitted, ServedBy
 from collector.prompt import load_prompt
 from collector.settings import RunSettings, Timeouts
@@ -47,7 +46,8 @@ class NemoGymAgent(Agent[NemoGymSettings]):
     async def __aenter__(self) -> Self:
         self._servers = running_servers(self.settings)
         if self.settings.config_file is not None:
-            _check_same(self._checked, self._servers)
+            names = [server.name for kind in (ENVIRONMENTS, AGENTS) for server in self._checked.of_kind(kind)]
+            check_same(self._checked, self._servers, names)
         self._urls: dict[str, str] = {}
         self._client = await HttpClient(_limits(self.run.timeouts), max_idle=self.run.num_samples_in_parallel).__aenter__()
         self._sender = Sender(self._client, self.run.retry, not_executed=frozenset())
@@ -134,14 +134,3 @@ def _limits(timeouts: Timeouts) -> Timeouts:
     request_s = timeouts.request_s if "request_s" in timeouts.model_fields_set else timeouts.attempt_s
     stall_s = timeouts.stall_s if "stall_s" in timeouts.model_fields_set else request_s
     return Timeouts(connect_s=timeouts.connect_s, request_s=request_s, stall_s=stall_s, attempt_s=timeouts.attempt_s)
-
-
-def _check_same(checked: Servers, running: Servers) -> None:
-    names = [server.name for kind in (ENVIRONMENTS, AGENTS) for server in checked.of_kind(kind)]
-    different = difference_of(servers_identity(checked, names), servers_identity(running, names))
-    if different:
-        raise IdentityError(
-            f"the servers that run are not those of {checked.origin}: {', '.join(different)} differ.",
-            "Start the servers with the settings that the run was made for, or save their configuration anew.",
-            running.origin,
-        )

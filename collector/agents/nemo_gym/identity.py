@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from collector.agents.nemo_gym.references import MissingReferenceError, resolved
 from collector.agents.nemo_gym.servers import KINDS, Server, Servers
-from collector.errors import ConfigError
+from collector.errors import ConfigError, IdentityError
 
 _KEY_OWNERS: Final = ("openai", "policy", "judge", "tavily", "anthropic", "model", "switchyard")
 _URL_OWNERS: Final = ("openai", "policy", "judge", "sandbox_model", "model", "vllm", "switchyard")
@@ -44,9 +44,16 @@ def servers_identity(servers: Servers, targets: Collection[str]) -> dict[str, An
     return {server.name: _identity(server, servers, secrets) for server in _reachable(servers, targets)}
 
 
-def difference_of(checked: Mapping[str, Any], running: Mapping[str, Any]) -> list[str]:
-    """The servers whose settings differ between two results of ``servers_identity``."""
-    return sorted(name for name in {*checked, *running} if checked.get(name) != running.get(name))
+def check_same(checked: Servers, running: Servers, names: Collection[str]) -> None:
+    """Raise IdentityError when the servers ``names``, or those behind them, run with other settings than was checked."""
+    before, now = servers_identity(checked, names), servers_identity(running, names)
+    different = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+    if different:
+        raise IdentityError(
+            f"the servers that run are not those of {checked.origin}: {', '.join(different)} differ.",
+            "Start the servers with the settings that the run was made for, or save their configuration anew.",
+            running.origin,
+        )
 
 
 def _reachable(servers: Servers, targets: Collection[str]) -> list[Server]:
