@@ -191,3 +191,21 @@ def test_a_script_cut_at_any_place_runs_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     subprocess.run(["sh", "-s"], input=script, text=True, env={"HOME": str(tmp_path)}, capture_output=True, check=False)
     assert witness.exists() or list(tmp_path.rglob("a b.yaml"))
+
+
+def test_a_missing_dataset_is_made_on_the_login_node(project: Project, node: LoginNode, tmp_path: Path) -> None:
+    project.benchmark("math", tasks=2)
+    settings = project.config["driver"]["benchmarks"]["math"]
+    Path(settings["run"]["input_jsonl_fpath"]).rename(tmp_path / "far" / "source.jsonl")
+    settings["run"]["input_jsonl_fpath"] = "made.jsonl"
+    settings["prepare"] = {"command": "cp source.jsonl made.jsonl"}
+
+    shown = submit(project, node, "--dry-run")
+    existed = (tmp_path / "far" / "made.jsonl").exists()
+    done = submit(project, node)
+
+    assert "made.jsonl is missing; it would be made by: cp source.jsonl made.jsonl" in shown.stdout
+    assert not existed
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "far" / "made.jsonl").exists()
+    assert far_run(tmp_path).is_dir()

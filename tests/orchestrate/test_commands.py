@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from collector.agents.command.result import read_result
+from collector.manifest import digest_of
+from collector.prepare import experiment_of
+from orchestrate.config.load import load_config
 from tests.orchestrate.project import Project, tree
 from tests.support.processes import marked_pids, wait_for
 
@@ -244,6 +247,54 @@ def test_what_a_command_says_is_in_a_log_of_its_own(project: Project) -> None:
     shown = project.gym("logs", str(project.run_dir), "--service", "command", "-n", "2").stdout
 
     assert shown.splitlines()[1:3] == ["199999", "200000"]
+
+
+#: Stands for srun with Pyxis, which needs root and images: remembers its options and runs what follows them.
+SRUN = """#!/bin/bash
+while [[ $1 == --* ]]; do echo "$1" >> "$0.said"; shift; done
+exec "$@"
+"""
+
+
+def test_a_container_is_started_by_srun_with_the_benchmarks_directory_in_it(project: Project) -> None:
+    srun = project.root / "bin" / "srun"
+    srun.parent.mkdir()
+    srun.write_text(SRUN)
+    srun.chmod(0o755)
+    image = {
+        "container": "nvcr.io#nvidia/pytorch:26.01",
+        "mounts": ["/code:/code:ro"],
+        "env": {"SUITE_TOKEN": "host:SUITE_TOKEN"},
+    }
+    project.config["driver"] |= image
+    add(project, "swe", f'test -n "$SUITE_TOKEN" && {SCORE}')
+
+    env = {"SUITE_TOKEN": "s3cr3t-ab", "PATH": f"{srun.parent}:{os.environ['PATH']}"}
+    done = project.gym("submit", str(project.write()), "--wait", timeout_s=100, env=env)
+
+    assert "0.25 (1/1)" in done.stdout, done.stderr + project.logs()
+    directory = project.run_dir / "swe"
+    said = Path(f"{srun}.said").read_text().splitlines()
+    assert said[:4] == ["--overlap", "--nodes=1", "--ntasks=1", "--container-image=nvcr.io#nvidia/pytorch:26.01"]
+    assert f"--container-mounts={directory}:{directory},/code:/code:ro" in said
+    assert "--container-env=GYM_EVAL_RESULT,NEMO_GYM_BENCH_DIR,SUITE_TOKEN" in said
+    assert f"--container-workdir={directory}" in said
+    assert "s3cr3t-ab" not in "".join(said)
+
+
+def test_another_image_is_another_experiment_and_another_mount_is_not(project: Project) -> None:
+    def identity() -> str:
+        config = load_config(project.config, where=Path("x"), environ={})
+        return digest_of({"is": experiment_of(config.runs["swe"])})
+
+    add(project, "swe", SCORE)
+    plain = identity()
+    project.config["driver"]["container"] = "image"
+    contained = identity()
+    project.config["driver"]["mounts"] = ["/a"]
+
+    assert plain != contained
+    assert contained == identity()
 
 
 @pytest.mark.parametrize(
