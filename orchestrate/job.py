@@ -19,8 +19,9 @@ from collector.errors import GymEvalError, IncompleteError, ServiceError
 from collector.stop import StopReason
 from orchestrate.config.pools import placements_of
 from orchestrate.config.values import resolve_env, walltime_seconds
-from orchestrate.job_context import JobContext, enter_directory, unless_stopped
+from orchestrate.job_context import JobContext, enter_directory
 from orchestrate.job_stops import JobStops
+from orchestrate.job_tasks import end_all, error_of, unless_stopped
 from orchestrate.plan import SubmitPlan
 from orchestrate.requeue import disjoint, read_job_runs, requeue_job, why_not_again
 from orchestrate.rundir import RunDir, read_plan
@@ -126,6 +127,10 @@ class Job:
                     if await self._ready(services):
                         await self._collect(services)
                 except ServiceError as error:
+                    if self.stops.reason is StopReason.TIME_LIMIT:
+                        # The time is over either way: the next run of the job starts its services anew.
+                        self._say(str(error))
+                        return
                     if restarts >= services.restarts_allowed() or self.stops.reason not in {None, StopReason.SERVICE_DIED}:
                         self._blame(error)
                         return
@@ -156,9 +161,10 @@ class Job:
         count = min(self.plan.config.job.pack_at_once, len(waiting))
         workers = [asyncio.create_task(self._work_off(waiting, services)) for _ in range(count)]
         watch = asyncio.create_task(services.watch())
+        together = asyncio.gather(*workers)
         try:
-            await asyncio.wait({asyncio.gather(*workers), watch}, return_when=asyncio.FIRST_COMPLETED)
-            died = _error_of([watch, *workers])
+            await asyncio.wait({together, watch}, return_when=asyncio.FIRST_COMPLETED)
+            died = error_of([watch, *workers])
             if died is not None and not isinstance(died, ServiceError):
                 # A defect of ours says nothing about the services; what is recorded stays recorded.
                 raise died
@@ -166,8 +172,9 @@ class Job:
                 self.stops.ask(StopReason.SERVICE_DIED, at_once=True)
             await asyncio.wait(workers)
         finally:
-            await _end([watch, *workers])
-        died = died or _error_of(workers)
+            # With the workers' errors read from itself too, asyncio does not log them as errors that nobody read.
+            await end_all([watch, *workers, together])
+        died = died or error_of(workers)
         # The last outcome may be recorded while the service that gave it ends.
         for shard in self._left():
             shard.recount()
@@ -237,17 +244,6 @@ class Job:
 
     def _say(self, text: str) -> None:
         self.shards[0].say(text)
-
-
-def _error_of(tasks: Sequence[asyncio.Task[None]]) -> BaseException | None:
-    ended = [task for task in tasks if task.done() and not task.cancelled()]
-    return next((error for task in ended if (error := task.exception()) is not None), None)
-
-
-async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _true(work: Coroutine[Any, Any, None]) -> bool:

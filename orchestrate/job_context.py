@@ -1,20 +1,14 @@
-"""What surrounds a job: how the scheduler calls it, where it runs, whether others still do, and being asked to stop."""
+"""What surrounds a job: how the scheduler calls it, where it runs, and whether others still do."""
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 from collector.errors import NotFoundError
-from collector.stop import StopRequest
 from orchestrate.rundir import RunDir
 from orchestrate.scheduler import Scheduler
 from orchestrate.submissions import read_submissions
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +45,3 @@ def enter_directory(path: str) -> None:
         os.chdir(path)
     except OSError as error:
         raise NotFoundError(f"cannot be entered here: {error.strerror}.", "Submit from a shared directory.", path) from error
-
-
-async def unless_stopped(work: Coroutine[Any, Any, T], stop: StopRequest) -> T | None:
-    """The result of ``work``, or None when a stop was asked for before it was there; it is cancelled then."""
-    working = asyncio.ensure_future(work)
-    asked = asyncio.ensure_future(stop.asked())
-    try:
-        await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else None
-    finally:
-        asked.cancel()
-        if not working.done():
-            working.cancel()
-            await asyncio.gather(working, return_exceptions=True)

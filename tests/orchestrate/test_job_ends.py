@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from collector import collect
-from collector.errors import ServiceError
+from collector.errors import ServiceError, UnavailableError
 from collector.lock import ShardLock
 from collector.stop import StopReason, StopRequest
 from orchestrate.job import Job
@@ -142,3 +144,78 @@ def test_a_service_that_ends_with_the_last_outcome_is_no_failure(
         with pytest.raises(told):
             asyncio.run(work())
     assert asked[0].reason == (StopReason.SERVICE_DIED if isinstance(end, ServiceError) else None)
+
+
+class _Endings(ServiceGroup):
+    """Services that are up until ``watch`` says otherwise."""
+
+    def __init__(self, before_the_end: Callable[[], object]) -> None:
+        super().__init__({}, {"policy": (Endpoint("http://127.0.0.1:1/v1", "test-model"), 1.0)})
+        self._before_the_end = before_the_end
+
+    async def wait_ready(self, probe: object) -> None:
+        """They are."""
+
+    async def watch(self) -> None:
+        await asyncio.sleep(0.05)
+        self._before_the_end()
+        raise ServiceError("ended")
+
+
+def unfinished(project: Project) -> None:
+    """A run whose only job has ended and left everything to do."""
+    project.config["services"]["policy"]["command"] = ["false"]
+    project.benchmark("math", tasks=2)
+    project.submit()
+    wait_for(lambda: job_states(project) == {"GONE"}, 60)
+    testkit.install()
+
+
+def test_a_service_that_ends_after_the_time_is_over_does_not_keep_the_job_from_the_queue(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unfinished(project)
+
+    async def collected(*_: object, stop: StopRequest, **__: object) -> None:
+        await stop.asked()
+
+    async def work() -> Job:
+        job = Job(RunDir(project.run_dir), [("math", 0)])
+        job.shards[0].needs_collector = True
+        services = _Endings(lambda: job.stops.signal(StopReason.TIME_LIMIT, margin_s=1.0))
+
+        def given(*_: object, **__: object) -> ServiceGroup:
+            return services
+
+        monkeypatch.setattr("orchestrate.job.group_of", given)
+        await job._serve_and_collect()  # pyright: ignore[reportPrivateUsage]
+        return job
+
+    monkeypatch.setattr(collect, "collect", collected)
+    job = asyncio.run(work())
+
+    assert job.shards[0].error is None
+    assert job.stops.reason is StopReason.TIME_LIMIT
+
+
+def test_a_service_that_ends_under_a_collector_is_told_once(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    unfinished(project)
+    untold: list[object] = []
+
+    async def collected(*_: object, **__: object) -> None:
+        raise UnavailableError("nobody answers.")
+
+    async def work() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: untold.append(context))
+        job = Job(RunDir(project.run_dir), [("math", 0)])
+        job.shards[0].needs_collector = True
+        services = _Endings(lambda: None)
+        monkeypatch.setattr(services, "check_alive", lambda: (_ for _ in ()).throw(ServiceError("ended")))
+        with pytest.raises(ServiceError):
+            await job._collect(services)  # pyright: ignore[reportPrivateUsage]
+        gc.collect()
+
+    monkeypatch.setattr(collect, "collect", collected)
+    asyncio.run(work())
+
+    assert untold == []
