@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from array import array
 from collections.abc import Callable, Sequence
 
@@ -20,6 +21,8 @@ from collector.settings import RunSettings
 from collector.stop import TAKES_THE_SERVER, StopReason, StopRequest
 from collector.verifiers.base import Verifier, VerifierSettings
 from collector.verifiers.judge_saved import tokens_of
+
+_log = logging.getLogger(__name__)
 
 #: Seconds that a lost connection waits for news of a stop: a signal is handled within milliseconds, and services are looked
 #: at five times a second.
@@ -154,7 +157,10 @@ class Dispatcher:
 
     async def _watch_stop(self) -> None:
         await self._stop.asked()
-        self._agent.wind_down()
+        try:
+            self._agent.wind_down()
+        except Exception:  # noqa: BLE001 - a plug-in's bug must not keep the session from ending
+            _log.exception("the agent raised when it was told of the stop")
         self._fill()
 
     async def _watch_give_up(self) -> None:

@@ -52,6 +52,19 @@ def test_asked_once_what_is_in_flight_finishes_and_nothing_more_leaves(tmp_path:
     assert states(settings) == {"measured": 2, "never_dispatched": 6}
 
 
+def test_an_agent_that_raises_when_told_of_a_stop_does_not_keep_the_session(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    dataset(tmp_path, fail=1, status=None)
+    plain = settings_for(tmp_path, retry={"backoff_s": 600, "backoff_max_s": 600})
+    settings = plain.model_copy(update={"agent": {**plain.agent, "raises_at_stop": True}})
+
+    fill(settings, stop=StopAfter(0.3))
+
+    assert states(settings) == {"failed": 8}
+    assert "the agent raised when it was told of the stop" in caplog.text
+
+
 @pytest.mark.parametrize(
     "make",
     [

@@ -122,9 +122,10 @@ def test_a_broken_result_is_recorded_with_its_reason(project: Project) -> None:
     assert "reward" not in failure
 
 
-def test_a_command_that_takes_too_long_ends_with_all_it_started(project: Project) -> None:
+@pytest.mark.parametrize("how", ["", "trap '' TERM; "], ids=["heeds", "ignores-sigterm"])
+def test_a_command_that_takes_too_long_ends_with_all_it_started(project: Project, how: str) -> None:
     mark = f"COMMAND_TEST={project.root}"
-    add(project, "swe", f"export {mark}; sleep 1000 & sleep 1000", timeout_s=1)
+    add(project, "swe", f"export {mark}; {how}sleep 1000 & sleep 1000", timeout_s=1)
 
     project.submit("--wait", code=7, timeout_s=100)
 
@@ -204,6 +205,36 @@ def test_a_command_that_finishes_while_its_job_is_told_to_stop_keeps_its_score(p
     os.kill(job_pid(project), signal.SIGTERM)
 
     wait_for(lambda: states(project) == {"measured": 1}, explain=project.logs)
+
+
+def test_a_command_whose_model_dies_is_begun_anew_with_it(project: Project) -> None:
+    seen = project.root / "seen"
+    project.config["services"] = {"policy": project.service(exit_after=2)}
+    project.config["driver"]["policy_model"] = "policy"
+    body = '{"model": "test-model", "messages": [{"role": "user", "content": "hi"}]}'
+    ask = f"curl -s -H 'Content-Type: application/json' -d '{body}' $NEMO_GYM_POLICY_BASE_URL/chat/completions; exit 7"
+    add(project, "swe", f"if [ -e {seen} ]; then {SCORE}; else touch {seen}; {ask}; fi")
+
+    said = project.submit("--wait", timeout_s=100)
+
+    assert "0.25 (1/1)" in said
+    assert failures_of(project, "swe") == []
+    assert "the services are started again" in project.logs()
+
+
+def test_commands_and_runs_share_a_packed_job(project: Project) -> None:
+    project.config["services"] = {"policy": project.service()}
+    project.config["driver"]["policy_model"] = "policy"
+    project.config["job"] |= {"pack": 3, "pack_at_once": 3}
+    project.benchmark("math", tasks=4)
+    add(project, "one", SCORE)
+    add(project, "two", "echo words; " + SCORE)
+
+    said = project.submit("--wait", timeout_s=100)
+
+    assert said.count("0.25 (1/1)") == 2
+    assert "0.75 (4/4)" in said
+    assert "words" in project.gym("logs", str(project.run_dir), "--service", "command", "--benchmark", "two").stdout
 
 
 def test_a_command_knows_the_model_its_place_and_its_variables(project: Project) -> None:

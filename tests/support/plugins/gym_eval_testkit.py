@@ -16,10 +16,11 @@ from collector.verifiers.base import Verifier, VerifierSettings
 
 
 class ScriptedSettings(AgentSettings):
-    """``log``: where calls are noted. ``delay_s``: how long an answer takes."""
+    """``log``: where calls are noted. ``delay_s``: how long an answer takes. ``raises_at_stop``: a bug, when told of a stop."""
 
     log: Path | None = None
     delay_s: float = 0.0
+    raises_at_stop: bool = False
 
 
 class ScriptedAgent(Agent[ScriptedSettings]):
@@ -33,6 +34,10 @@ class ScriptedAgent(Agent[ScriptedSettings]):
     def __init__(self, settings: ScriptedSettings, run: Any) -> None:
         super().__init__(settings, run)
         self._calls: dict[str, int] = {}
+
+    def wind_down(self) -> None:
+        if self.settings.raises_at_stop:
+            raise RuntimeError("not today")
 
     async def answer(self, row: dict[str, Any]) -> Answer | Failure:
         rollout = f"{row['_ng_task_index']}-{row['_ng_rollout_index']}"
