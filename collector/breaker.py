@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from collector.outcomes import Completed, Delivery, Failure, FailureKind, Omitted, Stage
+from collector.outcomes import Completed, Delivery, Failure, FailureClass, FailureKind, Omitted, Stage
 
 #: So many failures alike in a row, with no answer between, stop a run whatever they are.
 _LEAST_IN_A_ROW = 20
@@ -68,8 +68,18 @@ class CircuitBreaker:
     @property
     def cure(self) -> str:
         """What to do about the verdict."""
-        is_grader = self._last is not None and self._last.stage is Stage.VERIFICATION
-        return f"Mend the {'verifier or its judge' if is_grader else 'endpoint'}, then resume: what is done is kept."
+        if not self.is_graders:
+            return "Mend the endpoint, then resume: what is done is kept."
+        cure = "Mend the verifier or its judge, then resume: what is done is kept."
+        # A resume asks the model again, and who mended a judge seldom wants that.
+        if self._last is not None and self._last.failure_class == FailureClass.JUDGE_FAILED:
+            return f"{cure} To judge the answers that are kept and ask for no new one: gym eval reverify --judge-failed-only."
+        return cure
+
+    @property
+    def is_graders(self) -> bool:
+        """Whether the verdict is about who grades, and not about who answers."""
+        return self._last is not None and self._last.stage is Stage.VERIFICATION
 
     @property
     def is_suspicious(self) -> bool:

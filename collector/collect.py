@@ -81,7 +81,8 @@ async def collect(
         await session.end(stopped or "final")
         _publish_coverage(artifacts, coverage, lock)
     if dispatcher.breaker.verdict is not None:
-        where = _shown(settings.policy_base_url or "")
+        # The endpoint that answered is not named as the one that failed.
+        where = str(artifacts.rollouts) if dispatcher.breaker.is_graders else _shown(settings.policy_base_url or "")
         raise UnavailableError(dispatcher.breaker.verdict, dispatcher.breaker.cure, where)
     return CollectResult(coverage, stopped)
 

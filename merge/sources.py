@@ -37,7 +37,8 @@ def resolve_sources(inputs: Sequence[str | Path], *, allow_partial: bool = False
 def find_runs(inputs: Sequence[str | Path]) -> list[RunArtifacts]:
     """The runs that ``inputs`` name, each once, with or without a manifest. Raises NotFoundError or RefusedError.
 
-    An input is a rollouts path, a glob, a shard's directory, a benchmark's directory or a run's directory with one benchmark.
+    An input is a rollouts path, a glob, or the directory of a shard, of the only run in it, of a benchmark, or of a submitted
+    run with one benchmark.
     """
     found = _distinct(path for item in inputs for path in _expand(str(item)))
     if not found:
@@ -92,16 +93,26 @@ def _of_match(match: Path) -> list[Path]:
 
 
 def _in_directory(path: Path) -> list[Path]:
-    shards = _shards_of(path) or _own_rollouts(path)
+    shards = _shards_of(path)
     if shards:
         return shards
+    own = _own_rollouts(path)
+    if len(own) > 1:
+        names = ", ".join(file.name for file in own)
+        raise RefusedError(f"several runs lie in this directory: {names}.", "Name the file of one.", path)
+    if own:
+        return own
     benchmarks = {entry: shards for entry in sorted(path.iterdir()) if entry.is_dir() and (shards := _shards_of(entry))}
     if len(benchmarks) > 1:
         names = ", ".join(entry.name for entry in benchmarks)
         raise RefusedError(f"the run has several benchmarks: {names}.", "Name the directory of one.", path)
     for shards in benchmarks.values():
         return shards
-    raise NotFoundError("there are no shards in this directory.", "Name a run's or a benchmark's directory.", path)
+    raise NotFoundError(
+        "there is no run and are no shards in this directory.",
+        "Name a rollouts file, or the directory of a run or a benchmark.",
+        path,
+    )
 
 
 def _shards_of(benchmark: Path) -> list[Path]:
@@ -112,8 +123,15 @@ def _shards_of(benchmark: Path) -> list[Path]:
 
 
 def _own_rollouts(directory: Path) -> list[Path]:
+    """The prepared rollouts of a directory: those of the usual name alone, else all there are."""
     own = directory / "rollouts.jsonl"
-    return [own] if RunArtifacts(own).manifest.is_file() else []
+    return [own] if RunArtifacts(own).manifest.is_file() else prepared_in(directory)
+
+
+def prepared_in(directory: Path) -> list[Path]:
+    """The rollouts files of ``directory`` that lie beside a manifest, whatever they are called."""
+    files = sorted(file for file in directory.glob("*.jsonl") if not is_companion(file))
+    return [file for file in files if RunArtifacts(file).manifest.is_file()]
 
 
 def _may_hold_rollouts(path: Path) -> bool:

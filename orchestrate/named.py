@@ -10,7 +10,7 @@ from pathlib import Path
 
 from collector.artifacts import RunArtifacts
 from collector.errors import NotFoundError, RequestError
-from merge.sources import is_companion
+from merge.sources import is_companion, prepared_in
 from orchestrate.run_words import RUN_WORDS, SUBMITTED_WORDS
 from orchestrate.rundir import RunDir, read_plan
 from orchestrate.runindex import entries, find_run
@@ -151,8 +151,7 @@ def _rollouts_at(path: Path) -> RunArtifacts | None:
     own = path / "rollouts.jsonl"
     if own.is_file():
         return RunArtifacts(own)
-    files = [file for file in sorted(path.glob("*.jsonl")) if not is_companion(file)]
-    prepared = [file for file in files if RunArtifacts(file).manifest.is_file()]
+    prepared = prepared_in(path)
     return RunArtifacts(prepared[0]) if len(prepared) == 1 else None
 
 

@@ -219,6 +219,8 @@ def test_a_judge_that_fails_for_everything_stops_the_run(judged: Judged) -> None
 
     assert code == 5
     assert "Mend the verifier or its judge, then resume" in said
+    assert "gym eval reverify --judge-failed-only" in said
+    assert f"gym eval run: {judged.artifacts.rollouts}: 20 attempts in a row failed alike: the judge: " in said
     assert len(judged.judge.requests()) < 60
 
 

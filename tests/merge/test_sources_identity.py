@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from collector.artifacts import RunArtifacts
 from collector.errors import IdentityError, IncompleteError, NotFoundError, RefusedError
 from merge.command import merge_paths
-from merge.sources import resolve_sources
+from merge.sources import find_runs, resolve_sources
 from tests.merge.build import CONFIG, Plan, answered, failed, fill, fill_all, plan, prepare_only
 
 
@@ -105,12 +106,28 @@ def test_shards_of_two_plans_are_not_mixed(made: Plan, tmp_path: Path) -> None:
     [
         pytest.param("nowhere.jsonl", NotFoundError, "no such input", id="no-file"),
         pytest.param("*.nothing", NotFoundError, "matches no rollouts", id="empty-glob"),
-        pytest.param("", NotFoundError, "no shards in this directory", id="directory-without-shards"),
+        pytest.param("", NotFoundError, "are no shards in this directory", id="directory-without-shards"),
     ],
 )
 def test_an_input_that_names_nothing_is_not_found(tmp_path: Path, name: str, error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         resolve_sources([tmp_path / name])
+
+
+def _prepared(rollouts: Path) -> None:
+    for file in (rollouts, RunArtifacts(rollouts).manifest):
+        file.write_bytes(b"")
+
+
+def test_a_directory_stands_for_the_only_run_in_it_whatever_its_file_is_called(tmp_path: Path) -> None:
+    """The directory of a ``gym eval run`` whose output was not called ``rollouts.jsonl`` was refused as one without shards."""
+    (tmp_path / "rows.jsonl").write_bytes(b"")
+    _prepared(tmp_path / "a.jsonl")
+    assert [run.rollouts.name for run in find_runs([tmp_path])] == ["a.jsonl"]
+
+    _prepared(tmp_path / "b.jsonl")
+    with pytest.raises(RefusedError, match=r"several runs lie in this directory: a\.jsonl, b\.jsonl"):
+        find_runs([tmp_path])
 
 
 def test_a_companion_is_no_input(made: Plan) -> None:
