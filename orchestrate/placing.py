@@ -41,8 +41,16 @@ async def find_site(where: str, placement: Placement, port: int | None, environ:
     # The address by which Slurm itself reaches the node: a node's own idea of its name may be a loopback address.
     address = next((fact.partition("=")[2] for fact in facts if fact.startswith("NodeAddr=")), node)
     step = step_on(node, placement.group)
-    free = port or int(await _said(where, [*step, sys.executable, "-I", "-c", _FREE_PORT], environ))
-    return Site(address, free, step)
+    return Site(address, port or await _free_port(where, step, environ), step)
+
+
+async def _free_port(where: str, step: tuple[str, ...], environ: Mapping[str, str]) -> int:
+    said = await _said(where, [*step, sys.executable, "-I", "-c", _FREE_PORT], environ)
+    # A site's task prolog may write to the same output, before the program does.
+    last = said.split()[-1:]
+    if not last or not last[0].isdecimal():
+        raise ServiceError(f"srun gave no free port, but {said[-80:]!r}.", "Try again.", where)
+    return int(last[0])
 
 
 def step_on(node: str, group: int | None) -> tuple[str, ...]:
@@ -61,8 +69,12 @@ async def _said(where: str, command: list[str], environ: Mapping[str, str]) -> s
             async with asyncio.timeout(_TIMEOUT_S):
                 out, err = await process.communicate()
         except TimeoutError as error:
-            process.kill()
             raise ServiceError(f"{command[0]} gave no answer within {_TIMEOUT_S:.0f} s.", "Try again.", where) from error
+        finally:
+            # Also when the job is told to stop meanwhile: a step that waits for its node would outlive the wait.
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
     except OSError as error:
         raise ServiceError(
             f"{command[0]} cannot be run: {error.strerror}.", "A node pool needs Slurm's programs.", where

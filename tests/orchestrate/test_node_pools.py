@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from collector.errors import ConfigError
+from collector.errors import ConfigError, ServiceError
 from orchestrate.config.gpus import gpu_warning
 from orchestrate.config.load import load_config
 from orchestrate.config.pools import Placement, placements_of
 from orchestrate.config.services import CommandService, VllmService
 from orchestrate.doctor.cluster import check_cluster
 from orchestrate.operate.accounting import parse_sacct
+from orchestrate.placing import find_site
 from orchestrate.scheduler import leader_of
 from orchestrate.service_command import command_of
 from tests.orchestrate.fake_slurm import FakeSlurm
@@ -168,3 +171,48 @@ def test_vllm_listens_where_it_is_told() -> None:
     command = command_of(VllmService(type="vllm", model="m"), name="policy", job="7")
 
     assert command[command.index("--host") + 1] == "{host}"
+
+
+def slurm_programs(directory: Path, srun: str) -> dict[str, str]:
+    """The environment of a job on node n1 whose Slurm says what it must, and whose srun is ``srun``."""
+    programs = {"scontrol": 'case "$2" in hostnames) echo n1;; *) echo NodeName=n1 NodeAddr=10.0.0.1;; esac', "srun": srun}
+    for name, body in programs.items():
+        (directory / name).write_text(f"#!/bin/sh\n{body}\n")
+        (directory / name).chmod(0o755)
+    return {"PATH": f"{directory}:{os.environ['PATH']}", "SLURM_JOB_NODELIST": "n1"}
+
+
+def test_what_a_task_prolog_says_is_no_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environ = slurm_programs(tmp_path, "echo welcome to n1; echo 4711")
+    monkeypatch.setenv("PATH", environ["PATH"])
+
+    site = asyncio.run(find_site("services.policy", Placement(None, 0), None, environ))
+
+    assert (site.address, site.port) == ("10.0.0.1", 4711)
+
+
+def test_a_step_without_a_port_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environ = slurm_programs(tmp_path, "echo welcome")
+    monkeypatch.setenv("PATH", environ["PATH"])
+
+    with pytest.raises(ServiceError, match=r"services.policy: srun gave no free port, but 'welcome'"):
+        asyncio.run(find_site("services.policy", Placement(None, 0), None, environ))
+
+
+def test_a_job_that_is_told_to_stop_leaves_no_step_that_it_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = tmp_path / "asked"
+    environ = slurm_programs(tmp_path, f"echo $$ > {asked}.tmp; mv {asked}.tmp {asked}; exec sleep 60")
+    monkeypatch.setenv("PATH", environ["PATH"])
+
+    async def stopped_meanwhile() -> None:
+        finding = asyncio.ensure_future(find_site("services.policy", Placement(None, 0), None, environ))
+        while not (asked.exists() or finding.done()):
+            await asyncio.sleep(0.01)
+        finding.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await finding
+
+    asyncio.run(stopped_meanwhile())
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(asked.read_text()), 0)
