@@ -130,14 +130,18 @@ def _at(path: Path) -> Named:
     if (path / "plan.json").exists():
         return Named(path, RunDir(path))
     # A file or a shard's directory lies two to five levels below its run.
-    place = next((above for above in path.parents if (above / "plan.json").exists()), None)
-    run = RunDir(place) if place is not None else None
+    run = next((run for run in map(RunDir, path.parents) if _is_run(run)), None)
     benchmark = _benchmark_at(run, path) if run is not None else None
     if benchmark is None:
         run = None
     elif run is not None and path == run.root / path.name:
         return Named(path, run, benchmark)
     return Named(path, run, benchmark, _rollouts_at(path))
+
+
+def _is_run(place: RunDir) -> bool:
+    # Other programs write a plan.json, too, and not into what somebody named here.
+    return place.plan.exists() and place.resolved_config.exists()
 
 
 def _benchmark_at(run: RunDir, path: Path) -> str | None:

@@ -140,3 +140,15 @@ def test_a_directory_with_a_single_run_is_that_run(finished: Project) -> None:
 
     assert done.returncode == 0, done.stderr
     assert "0-0  measured" in done.stdout
+
+
+def test_a_plan_of_some_other_program_above_makes_no_run(finished: Project, tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text('{"format_version": "1.2"}')
+    rows = tmp_path / "out" / "rows.jsonl"
+    rows.parent.mkdir()
+    rows.write_bytes((finished.run_dir / "code" / "rollouts.jsonl").read_bytes())
+
+    done = finished.gym("health-check", str(rows))
+
+    assert "plan.json" not in done.stderr
+    assert done.returncode == 0, done.stderr
