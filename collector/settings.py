@@ -67,11 +67,26 @@ def _once(value: Any) -> Any:
     return 1 if value is None else value
 
 
+def _kind_of_repeats(value: Any) -> str:
+    return "map" if isinstance(value, dict) else "number"
+
+
+#: A number, or one for each agent of NeMo Gym. Told apart by its form, so that an error is about that form alone.
+Repeats = Annotated[
+    Annotated[Count, Tag("number")] | Annotated[dict[str, Count], Tag("map")],
+    Discriminator(_kind_of_repeats),
+    BeforeValidator(_once),
+]
+
+
 def _named_plugin(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    name, _, function = value.partition(":")
-    return {"type": name, "function": function} if name == "python" and function else {"type": value}
+    given: Any = {"type": value} if isinstance(value, str) else value
+    kind = given.get("type") if isinstance(given, dict) else None
+    if not isinstance(kind, str):
+        return given
+    # A flag gives the type alone, with what overrides add beside it.
+    name, _, function = kind.partition(":")
+    return {**given, "type": name, "function": function} if name == "python" and function else given
 
 
 def _without_secrets(value: str) -> str:
@@ -85,7 +100,8 @@ def _without_secrets(value: str) -> str:
     return value
 
 
-#: A plug-in and its settings; its name alone stands for its defaults, and ``python:module:function`` for that function.
+#: A plug-in and its settings; its name alone stands for its defaults, and ``python:module:function``, as its type too, for
+#: that function.
 PlugIn = Annotated[dict[str, Any], BeforeValidator(_named_plugin)]
 
 
@@ -146,7 +162,7 @@ class RunSettings(StrictModel):
     prompt_config: Prompt | None = None
     responses_create_params: dict[str, Any] = Field(default_factory=dict, description="merged over each row's, one level")
     limit: Count | None = None
-    num_repeats: Annotated[Count | dict[str, Count], BeforeValidator(_once)] = Field(
+    num_repeats: Repeats = Field(
         default=1, description="rollouts of each task; a map gives each agent of NeMo Gym its own number"
     )
     interleave_repeats: bool = Field(

@@ -147,6 +147,14 @@ def test_the_key_comes_from_the_environment_and_is_in_no_file(tmp_path: Path) ->
         pytest.param(
             ["+retry.max_attempt=1"], 2, "retry.max_attempt: unknown key. Did you mean 'max_attempts'?", id="nested-key"
         ),
+        pytest.param(
+            ["--num-repeats", "0"],
+            2,
+            "run: num_repeats: input should be greater than or equal to 1 (--num-repeats).",
+            id="form",
+        ),
+        pytest.param(["++num_repeats={a:0}"], 2, "run: num_repeats.a: input should be greater than or", id="form-of-a-map"),
+        pytest.param(["--verifier", "python:no_such_module:f"], 2, "no_such_module", id="function"),
         pytest.param(["--concurrency", "0"], 2, "(--concurrency)", id="flag-is-named"),
         pytest.param(["-i", "nope.jsonl"], 3, "there is no such dataset", id="dataset"),
         pytest.param(["--limit", "0"], 2, "(--limit)", id="no-rows"),
