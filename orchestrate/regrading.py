@@ -37,6 +37,8 @@ from orchestrate.tail import lines_of
 
 #: Seconds that gradings in flight may take after the first Ctrl-C; the second one ends the command at once.
 _MARGIN_S: Final = 30.0
+#: Seconds in which the event loop comes to know of a signal.
+_HEARD_S: Final = 0.001
 #: Verifiers that grade nothing by themselves: the verdict came with the answer.
 _WITH_THE_ANSWER: Final = frozenset({"environment"})
 
@@ -114,7 +116,7 @@ async def append_here(
 ) -> tuple[Coverage, StopReason | None]:
     """Judge again in each shard of the source, one after the other; the coverage of all, and why it ended early if it did.
 
-    Raises NoTasksError when no shard had anything to judge.
+    Raises NoTasksError when no shard had anything to judge and nobody asked to stop before all were looked at.
     """
     output = wanted.output_jsonl_fpath
     if output is not None and [output.resolve()] != [run.rollouts.resolve() for run in source.runs]:
@@ -126,13 +128,15 @@ async def append_here(
     for artifacts in source.runs:
         run = settings_for(wanted, source, artifacts.rollouts)
         result = None
+        # Nothing waits in a shard without anything to judge, and a signal is heard only where something does.
+        await asyncio.sleep(_HEARD_S)
         if not stop.is_asked:
             result = await judge_again(artifacts, wanted, run, make_verifier(run), stop=stop, warn=warn, progress=begun())
         if result is not None:
             found.append(result.coverage)
         else:
             left.append(_coverage_of(artifacts, run.retry))
-    if not found:
+    if not found and stop.reason is None:
         what = "no judge failed on an answer that may be judged again."
         raise NoTasksError(what, "No judge was asked.", wanted.rollouts_jsonl_fpath)
     return total([*found, *left]), stop.reason

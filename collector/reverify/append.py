@@ -17,7 +17,6 @@ from collector.invalid_judge import invalid_results
 from collector.lock import ShardLock
 from collector.manifest import flatten, read_manifest
 from collector.reverify.answers import Answers, Kind
-from collector.reverify.output import files_of
 from collector.reverify.regrade import SavedAgent
 from collector.reverify.run import AnyVerifier, Chosen, Warn, check_rows, regrader, verifier_identity
 from collector.reverify.selection import Chooser, Mode
@@ -45,8 +44,9 @@ async def judge_again(
     """
     with ExitStack() as stack:
         lock = stack.enter_context(ShardLock(artifacts.lock, since=datetime.now(UTC).isoformat(timespec="seconds")))
-        for path in files_of(artifacts):
-            durable.sweep(path)
+        # Metrics and reports are published under locks of their own.
+        for path in (*artifacts.recovery_companions, artifacts.rollouts, artifacts.coverage):
+            durable.sweep(path, fence=lock.check)
         is_flag_failure = run.retry.retry_invalid_judge_responses
         chosen = stack.enter_context(_choose(artifacts, wanted, run, retries_invalid=is_flag_failure))
         for line in chosen.chooser.warnings():

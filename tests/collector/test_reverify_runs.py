@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from collector.artifacts import RunArtifacts
+from collector.coverage import Coverage
+from collector.durable.names import temporary_name
 from collector.errors import (
     ConfigError,
     CorruptArtifactError,
@@ -21,9 +26,12 @@ from collector.errors import (
 from collector.lock import ShardLock
 from collector.manifest import read_manifest
 from collector.outcomes import Failure
+from collector.reverify.settings import ReverifySettings
 from collector.settings import RetrySettings
+from collector.stop import StopReason
 from merge.command import merge_paths
-from tests.collector.regrading import append, by_id, regrade
+from orchestrate.regrading import append_here, find_source
+from tests.collector.regrading import Quiet, append, by_id, regrade
 from tests.collector.shards import rows_of
 from tests.merge.build import Plan, answered, failed, fill_all, plan, prepare_only
 
@@ -300,6 +308,36 @@ class TestAppending:
         result, warned = append(_settings(made), **NUMBER)
 
         assert (result, warned) == (None, ["not graded again, it was never tried: 0-0"])
+
+    def test_what_metrics_are_just_published_into_is_left_alone(self, tmp_path: Path) -> None:
+        """They are published under a lock of their own."""
+        made = plan(tmp_path / "bench", shards=1, tasks=1)
+        prepare_only(made, 0)
+        live = temporary_name(made.shards[0].aggregate)
+        live.touch()
+
+        append(_settings(made), **NUMBER)
+
+        assert live.exists()
+
+    def test_ctrl_c_between_shards_without_anything_to_judge_is_heeded(self, tmp_path: Path) -> None:
+        made = plan(tmp_path / "bench", shards=2, tasks=2)
+        for index in range(2):
+            prepare_only(made, index)
+        wanted = ReverifySettings.model_validate(
+            {"rollouts_jsonl_fpath": tmp_path / "bench", "judge_failed_only": True, "append": True, **NUMBER}
+        )
+
+        def interrupted() -> Quiet:
+            os.kill(os.getpid(), signal.SIGINT)
+            return Quiet()
+
+        async def run() -> tuple[Coverage, StopReason | None]:
+            return await append_here(wanted, find_source(wanted), warn=print, begun=interrupted)
+
+        coverage, reason = asyncio.run(run())
+
+        assert (coverage.expected, reason) == (2, StopReason.INTERRUPTED)
 
 
 def _settings(made: Plan) -> Any:
