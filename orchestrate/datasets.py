@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from collector import durable, supervise
+from collector.agents.base import AGENTS
 from collector.errors import ConfigError, RefusedError, StorageError
 from collector.lock_backends import FlockHold
+from collector.settings import RunSettings
 from orchestrate.config.load import Loaded
 from orchestrate.config.submit import SubmitConfig
 from orchestrate.config.values import EnvSource, parse_env, resolve_env
@@ -49,7 +51,7 @@ def missing_datasets(loaded: Loaded) -> list[Missing]:
     """What ``prepare_datasets`` would make now, each dataset once; also one whose command was killed in the middle."""
     found: dict[Path, Missing] = {}
     for name, command in prepare_commands(loaded.config).items():
-        dataset = loaded.runs[name].input_jsonl_fpath
+        dataset = _dataset_of(loaded.runs[name])
         if not _is_there(dataset):
             found.setdefault(dataset, Missing(name, dataset, command))
     return list(found.values())
@@ -123,6 +125,12 @@ def _run(missing: Missing, environ: Mapping[str, str]) -> None:
         what = f"ended with exit code {code}{left}" if code else f"ended well and left no file {missing.dataset}"
         where = f"driver.benchmarks.{missing.benchmark}.prepare"
         raise ConfigError(f"the command {what}.", "What it said stands above.", where)
+
+
+def _dataset_of(settings: RunSettings) -> Path:
+    """Where it lies, or is to be made."""
+    maker = AGENTS.load(settings.agent["type"]).row_maker(settings)
+    return settings.input_jsonl_fpath if maker is None else maker.source(settings.input_jsonl_fpath)
 
 
 def _set_aside(dataset: Path) -> str:

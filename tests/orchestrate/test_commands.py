@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from collector.agents.command.result import read_result
 from collector.manifest import digest_of
@@ -360,6 +361,18 @@ def test_what_a_command_cannot_be_is_one_line(
     assert told in said
     assert len(said.splitlines()) == 1
     assert not project.runs.exists()
+
+
+def test_the_yaml_in_the_reference_is_valid() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference.md").read_text().partition("### A benchmark that is one command")[2]
+    command, dataset = (yaml.safe_load(block.partition("```")[0]) for block in page.split("```yaml\n")[1:3])
+    command["driver"]["benchmarks"] |= dataset
+    model = {"type": "external", "url": "http://e/v1", "served_model_name": "m"}
+    data = command | {"services": {"model": model}, "compute": {"here": {"type": "local"}}, "job": {"output_path": "runs"}}
+
+    loaded = load_config(data, where=Path("x"), environ={"HF_TOKEN": "x"})
+
+    assert set(loaded.runs) == {"swe", "code", "math"}
 
 
 def test_a_dry_run_of_a_command_runs_nothing(project: Project) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from orchestrate.config.load import load_config
+from orchestrate.datasets import missing_datasets
 from tests.orchestrate.project import Project, tree
 from tests.support.processes import wait_for
 
@@ -128,6 +130,34 @@ def test_a_dry_run_says_what_would_make_the_dataset_and_runs_nothing(project: Pr
         "missing_datasets": [{"benchmark": "math", "dataset": "data/made.jsonl", "command": "cp source.jsonl data/made.jsonl"}]
     }
     assert tree(project.root) == before
+
+
+def test_a_dataset_in_a_root_of_nemo_gym_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = {"input_jsonl_fpath": "data/a.jsonl", "agent": "nemo_gym"}
+    data = {
+        "compute": {"here": {"type": "local"}},
+        "driver": {"benchmarks": {"math": {"run": run, "prepare": {"command": "make"}}}},
+        "job": {"output_path": str(tmp_path)},
+    }
+    loaded = load_config(data, where=Path("x"), environ={})
+    monkeypatch.setenv("NEMO_GYM_EXTRA_ROOTS", str(tmp_path))
+    before = missing_datasets(loaded)
+
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.jsonl").touch()
+
+    assert [missing.dataset for missing in before] == [Path("data/a.jsonl")]
+    assert missing_datasets(loaded) == []
+
+
+def test_two_benchmarks_of_one_dataset_make_it_once(project: Project) -> None:
+    prepared(project, "echo ran >> ran; cp source.jsonl data/made.jsonl")
+    project.config["driver"]["benchmarks"]["again"] = project.config["driver"]["benchmarks"]["math"]
+
+    said = project.submit("--wait", timeout_s=100)
+
+    assert said.count("0.75 (4/4)") == 2
+    assert (project.root / "ran").read_text() == "ran\n"
 
 
 def test_jobs_never_make_a_dataset(project: Project) -> None:
