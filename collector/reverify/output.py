@@ -41,8 +41,7 @@ def check_output(
             raise RefusedError(f"the output would replace files of the run that is graded: {', '.join(taken)}.", cure, path)
     present = [file.name for file in files_of(target) if file.exists() or file.is_symlink()]
     saved = read_manifest(target.manifest)
-    if saved is not None and REVERIFY not in saved.config:
-        raise RefusedError("the output is a run that was collected.", "Its answers are never replaced: name another.", path)
+    _refuse_collected(saved, target)
     if not present or overwrites or _is_unfinished(target, inventory_digest):
         return
     if resumes and saved is None:
@@ -82,16 +81,20 @@ def prepare_output(
 ) -> Manifest:
     """Make the run exist, or find it and check that it is this one; its manifest. The caller holds its lock.
 
-    Raises IdentityError when it was made from other answers or with another verifier.
+    Raises IdentityError when it was made from other answers or with another verifier, and RefusedError when somebody put
+    something else there since ``check_output`` looked.
     """
     for path in files_of(target):
         durable.sweep(path)
     saved = read_manifest(target.manifest)
+    _refuse_collected(saved, target)
     if saved is not None and not overwrites:
         check_identity(saved, manifest, target.manifest)
         if _is_cut(target.inventory, lines()):
             durable.publish_lines(target.inventory, lines())
         return saved
+    if not overwrites and not _is_unfinished(target, manifest.inventory_digest):
+        raise RefusedError("files of another run appeared at the output.", "Name another output.", target.rollouts)
     durable.make_dir(target.rollouts.parent)
     for path in files_of(target):
         if path.exists() or path.is_symlink():
@@ -101,6 +104,12 @@ def prepare_output(
         durable.publish(path, b"")
     durable.publish(target.manifest, manifest.encode())
     return manifest
+
+
+def _refuse_collected(saved: Manifest | None, target: RunArtifacts) -> None:
+    if saved is not None and REVERIFY not in saved.config:
+        cure = "Its answers are never replaced: name another."
+        raise RefusedError("the output is a run that was collected.", cure, target.rollouts)
 
 
 def _is_cut(path: Path, lines: Iterator[bytes]) -> bool:

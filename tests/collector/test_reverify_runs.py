@@ -26,6 +26,7 @@ from collector.errors import (
 from collector.lock import ShardLock
 from collector.manifest import read_manifest
 from collector.outcomes import Failure
+from collector.reverify.output import prepare_output
 from collector.reverify.settings import ReverifySettings
 from collector.settings import RetrySettings
 from collector.stop import StopReason
@@ -280,6 +281,22 @@ class TestTheOutput:
 
         with pytest.raises(IdentityError, match=r"reverify\.source_digest"):
             regrade(source, tmp_path / "new.jsonl", resume=True, **NUMBER)
+
+
+@pytest.mark.parametrize("has_manifest", [True, False], ids=["a-run", "files-without-a-manifest"])
+def test_what_was_collected_since_the_output_was_looked_at_is_not_replaced(tmp_path: Path, has_manifest: bool) -> None:
+    made = two_shards(tmp_path)
+    target = made.shards[0]
+    manifest = read_manifest(target.manifest)
+    assert manifest is not None
+    if not has_manifest:
+        target.manifest.unlink()
+    before = files_in(tmp_path)
+
+    with pytest.raises(RefusedError):
+        prepare_output(target, lambda: iter([b"{}\n"]), manifest, overwrites=has_manifest)
+
+    assert files_in(tmp_path) == before
 
 
 class TestAppending:
