@@ -93,7 +93,14 @@ def _hydra_problem(error: Exception) -> str:
     """Hydra's own message without what does not apply: nothing here can be swept over."""
     text = _one_line(error)
     if isinstance(error, OverrideParseException):
+        key, equals, _ = str(error.override).partition("=")
+        if not equals and not key.startswith("~"):
+            return f"{key!r} is no override. An override is key=value, +key=value, ++key=value or ~key."
         text = f"override {error.override!r} cannot be read: {text}"
+        # The shell took the quotes that the text was given.
+        text = (
+            f"{text.partition(' See https')[0].rstrip('.')}. A text with braces, commas or colons keeps quotes: \"{key}='...'\""
+        )
     text = text.partition(" 3. To sweep over it")[0].partition(" object_type=")[0]
     if isinstance(error, GrammarParseError | UnsupportedInterpolationType):
         text = f"{text.rstrip('.')}: a ${{...}} that is meant for a shell is written \\${{...}}"

@@ -46,6 +46,7 @@ def _parser() -> CommandParser:
         "Example: gym eval compare base.jsonl new.jsonl --gate mean/reward:min_delta=-0.01",
         epilog=f"A run is {RUN_WORDS}, or an *_aggregate_metrics.json. "
         "Exit code 9: a gate failed, or the evidence does not decide it.",
+        elsewhere=dict.fromkeys(("--baseline", "--candidates"), "Runs stand without flags: gym eval compare BASE CAND..."),
     )
     parser.add_argument("base", metavar="BASE", help="what candidates are held against")
     parser.add_argument("candidates", nargs="+", metavar="CAND", help="one run or several")

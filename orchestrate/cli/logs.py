@@ -136,4 +136,5 @@ def _nothing(run: RunDir, args: argparse.Namespace) -> Exception:
 
     if args.failed:
         return NotFoundError("no shard is unfinished without a live job.", f"See gym eval status {run.root.name}.", run.root)
-    return NotFoundError("no job has written anything yet.", f"See gym eval status {run.root.name}.", run.root)
+    what = "there are no logs: no job has written anything yet, or gym eval clean removed them."
+    return NotFoundError(what, f"See gym eval status {run.root.name}.", run.root)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Final
 
 #: typing takes longer to import than --help may last; type checkers take this name for theirs.
 TYPE_CHECKING = False
@@ -41,6 +42,10 @@ EVAL = {
     "report": "put scores, coverage, failures and timings of a run into one HTML file",
     "export": "send a finished run to a tracker, a table or a folder of trajectories",
 }
+
+
+#: Commands of NeMo Gym that are not here: both programs are called ``gym``, and one hides the other on a PATH.
+_NEMO_GYM: Final = frozenset({"env", "dataset", "eval prepare", "eval profile"})
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -112,6 +117,8 @@ def _unknown(program: str, name: str, choices: list[str]) -> int:
 
     near = difflib.get_close_matches(name, choices, n=1)
     hint = f"Did you mean {near[0]!r}? " if near else ""
+    if (command := f"{program} {name}".removeprefix("gym ")) in _NEMO_GYM:
+        hint = f"'gym {command}' is a command of NeMo Gym: name that program by its path (this one is gym-eval, too). "
     print(f"{program}: unknown command {name!r}. {hint}Choose from: {', '.join(choices)}.", file=sys.stderr)
     return 2
 

@@ -54,7 +54,9 @@ def _as_text(found: list[Found]) -> str:
 
     parts: list[str] = []
     for item in found:
-        parts += [f"{item.place}: {item.artifacts.rollouts}", *(f"  {line}" for line in render(item.timeline))]
+        file = str(item.artifacts.rollouts)
+        # A single run has no other name than its file.
+        parts += [file if item.place == file else f"{item.place}: {file}", *(f"  {line}" for line in render(item.timeline))]
     return "\n".join(parts)
 
 

@@ -50,6 +50,7 @@ def test_why_of_a_single_run_takes_its_file(finished: Project) -> None:
 
     assert done.returncode == 0, done.stderr
     assert "0-0  measured" in done.stdout
+    assert done.stdout.splitlines()[0] == str(shard)
 
 
 @pytest.mark.parametrize(("rollout", "code"), [("99-0", 3), ("math", 2)])

@@ -58,6 +58,13 @@ def test_every_command_has_help_with_an_example(command: str) -> None:
     ("arguments", "told"),
     [
         pytest.param(["evl"], "Did you mean 'eval'?", id="group"),
+        pytest.param(["env", "start"], "'gym env' is a command of NeMo Gym", id="other-group"),
+        pytest.param(["eval", "prepare"], "'gym eval prepare' is a command of NeMo Gym", id="other-command"),
+        pytest.param(["eval", "compare", "--baseline", "a", "--candidates", "b"], "compare BASE CAND...", id="other-flags"),
+        pytest.param(["eval", "reverify", "out"], "'out' is no override. An override is key=value", id="no-override"),
+        pytest.param(
+            ["eval", "run", "+prompt_config.user={a} b"], "keeps quotes: \"+prompt_config.user='...'\".", id="no-quotes"
+        ),
         pytest.param(["eval", "submti"], "Did you mean 'submit'?", id="command"),
         pytest.param(["eval", "submit", "--dryrun", "x.yaml"], "Did you mean --dry-run?", id="flag"),
         pytest.param(["eval", "submit"], "no configuration was named", id="no-file"),
