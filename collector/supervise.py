@@ -16,8 +16,10 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(argv: list[str]) -> int:
@@ -25,6 +27,8 @@ def main(argv: list[str]) -> int:
     grace_s, command = float(argv[0]), argv[1:]
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What leaves the command's process group and loses its parent becomes a child of this process instead of init's.
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     try:
         child = subprocess.Popen(
             command,
@@ -36,9 +40,10 @@ def main(argv: list[str]) -> int:
         sys.stderr.write(f"cannot start {command[0]!r}: {error.strerror}\n")
         return 127
     threading.Thread(target=_wait_for_owner, args=(child, grace_s), daemon=True).start()
-    code = child.wait()
-    # What the command started and left behind belongs to the service too.
+    code = _wait_for(child)
+    # What the command started and left behind belongs to it too.
     _signal_group(child.pid, signal.SIGKILL)
+    _end_orphans()
     return 128 - code if code < 0 else code
 
 
@@ -47,6 +52,37 @@ def _prepare_child() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _wait_for(child: subprocess.Popen[bytes]) -> int:
+    """Its exit code. Orphans that were taken in are reaped meanwhile."""
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == child.pid:
+            child.returncode = os.waitstatus_to_exitcode(status)
+            return child.returncode
+
+
+def _end_orphans() -> None:
+    """SIGKILL to what is left, generation by generation: the children of one that is killed become ours."""
+    while orphans := _children():
+        for pid in orphans:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in orphans:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def _children() -> list[int]:
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        # A process may end while it is looked at.
+        with suppress(OSError):
+            # Behind the program's name, which may hold anything, come state and parent.
+            if entry.name.isdecimal() and int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1]) == os.getpid():
+                found.append(int(entry.name))
+    return found
 
 
 def _wait_for_owner(child: subprocess.Popen[bytes], grace_s: float) -> None:

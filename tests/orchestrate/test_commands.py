@@ -123,6 +123,16 @@ def test_a_broken_result_is_recorded_with_its_reason(project: Project) -> None:
     assert "reward" not in failure
 
 
+def test_what_a_command_left_in_a_session_of_its_own_ends_with_it(project: Project) -> None:
+    mark = f"COMMAND_TEST={project.root}"
+    add(project, "swe", f"export {mark}; setsid bash -c 'setsid sleep 1000 & sleep 1000' & sleep 0.5; {SCORE}")
+
+    said = project.submit("--wait", timeout_s=100)
+
+    assert "0.25 (1/1)" in said
+    assert marked_pids(mark) == []
+
+
 @pytest.mark.parametrize("how", ["", "trap '' TERM; "], ids=["heeds", "ignores-sigterm"])
 def test_a_command_that_takes_too_long_ends_with_all_it_started(project: Project, how: str) -> None:
     mark = f"COMMAND_TEST={project.root}"
