@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Final
 
 #: typing takes longer to import than --help may last; type checkers take this name for theirs.
 TYPE_CHECKING = False
@@ -45,7 +44,7 @@ EVAL = {
 
 
 #: Commands of NeMo Gym that are not here: both programs are called ``gym``, and one hides the other on a PATH.
-_NEMO_GYM: Final = frozenset({"env", "dataset", "eval prepare", "eval profile"})
+_NEMO_GYM = frozenset({"env", "dataset", "eval prepare", "eval profile"})
 
 
 def main(argv: list[str] | None = None) -> int:

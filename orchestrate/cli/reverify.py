@@ -160,7 +160,7 @@ def _report(artifacts: Any, run: RunSettings, *, aggregates: bool) -> None:
     choice = choose_health(run)
     note = note_when_new(artifacts, choice, since=artifacts.rollouts) if choice is not None else None
     if note is not None:
-        _warn(note)
+        print(note, file=sys.stderr)
 
 
 def _warn(line: str) -> None:
