@@ -48,11 +48,15 @@ def main(argv: list[str]) -> int:
 
 def _configured(parser: CommandParser, words: Words, args: argparse.Namespace) -> int:
     """The exports that a submitted run is configured with."""
+    from collector.errors import NotFoundError
     from orchestrate.cli.export_missing import export_missing
-    from orchestrate.named import run_and_benchmark
+    from orchestrate.named import named, run_and_benchmark
 
     if words.overrides or any(getattr(args, flag) is not None for flag in (*_KEYS, "format")):
         parser.error("a run is exported as its configuration says: it takes no other setting unless an exporter is named first")
+    if named(words.run or "").run is None:
+        what = "no submission says how this is exported."
+        raise NotFoundError(what, f"Name an exporter first: gym eval export EXPORTER {words.run}.", words.run or "")
     run, benchmark = run_and_benchmark(words.run, None)
     return export_missing(run, benchmark=benchmark, as_json=args.json)
 
@@ -113,9 +117,10 @@ def _is_run(token: str) -> bool:
     if "/" in token:
         return True
     try:
-        return named(token).run is not None
+        found = named(token)
     except NotFoundError:
         return False
+    return found.run is not None or found.rollouts is not None
 
 
 def _checked_name(parser: CommandParser, name: str | None, former: str | None) -> str:

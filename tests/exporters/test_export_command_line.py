@@ -311,3 +311,16 @@ def test_the_result_can_be_read_by_a_program(flags: list[str], capsys: pytest.Ca
 
     result = json.loads(capsys.readouterr().out)
     assert (result["exporter"], result["state"]) == ("atif", "succeeded")
+
+
+def test_a_run_that_is_named_without_an_exporter_is_no_unknown_exporter(
+    rollouts: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By a path without a slash; one with a slash was always taken for a run."""
+    monkeypatch.chdir(rollouts.parent)
+
+    code = gym(["eval", "export", rollouts.name])
+
+    told = capsys.readouterr().err
+    assert code == 3
+    assert "Name an exporter first: gym eval export EXPORTER r.jsonl." in told
