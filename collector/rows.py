@@ -40,8 +40,8 @@ FAILURE_ALIASES: Final = frozenset(
     FAILURE_PREFIX + name
     for name in ("class", "terminal", "type", "message", "http_status", "response_body", "record", "stage")
 )
-#: The Responses API's word for an answer that stopped at the token limit.
-TOKEN_LIMIT: Final = "max_output_tokens"  # noqa: S105 - a reason, not a password
+#: Why an answer stopped, when it was the token limit: the Responses API's word, and the one that some servers write.
+_TOKEN_LIMITS: Final = frozenset({"max_output_tokens", "max_tokens"})
 
 
 class RowStamp(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,16 +69,10 @@ class RowPlace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     explicit_id: str | None = msgspec.field(default=None, name=ROLLOUT_ID)
 
 
-class IncompleteDetails(msgspec.Struct, frozen=True):
-    """Why a response is incomplete."""
-
-    reason: str | None = None
-
-
 class SavedResponse(msgspec.Struct, frozen=True):
-    """What of a Responses object decides a count."""
+    """What of a Responses object decides a count. A server may write anything there, and the row is saved as it was."""
 
-    incomplete_details: IncompleteDetails | None = None
+    incomplete_details: Any = None
 
 
 class SavedVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,8 +85,13 @@ class SavedVerdict(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_truncated(self) -> bool:
         """Whether the saved answer stopped at a token limit."""
-        details = self.response.incomplete_details if self.response else None
-        return details is not None and details.reason == TOKEN_LIMIT
+        return self.response is not None and names_token_limit(self.response.incomplete_details)
+
+
+def names_token_limit(incomplete_details: Any) -> bool:
+    """Whether the member of that name in a Responses object says that the answer stopped at a token limit."""
+    reason = incomplete_details.get("reason") if isinstance(incomplete_details, dict) else None
+    return isinstance(reason, str) and reason in _TOKEN_LIMITS
 
 
 class _Reuse(msgspec.Struct, frozen=True):

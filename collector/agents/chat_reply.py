@@ -52,14 +52,14 @@ def _turn_of(reply: Any) -> ChatTurn:
     if choice is None or not isinstance(message, dict):
         raise ValueError("it has no choices[0].message")
     finish_reason = choice.get("finish_reason")
-    if finish_reason in _ABORTED:
+    if isinstance(finish_reason, str) and finish_reason in _ABORTED:
         raise ValueError(f"the server ended its generation with finish_reason {finish_reason!r}")
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     refusal = message.get("refusal")
     return ChatTurn(
         text=_text_of(message.get("content")),
         reasoning=reasoning if isinstance(reasoning, str) else None,
-        calls=[_call_of(call) for call in message.get("tool_calls") or []],
+        calls=_calls_of(message.get("tool_calls")),
         finish_reason=finish_reason if isinstance(finish_reason, str) else None,
         refusal=refusal if isinstance(refusal, str) and refusal else None,
     )
@@ -75,11 +75,22 @@ def _text_of(content: Any) -> str:
     raise ValueError("choices[0].message.content is neither a text nor null")
 
 
+def _calls_of(calls: Any) -> list[dict[str, Any]]:
+    if calls is not None and not isinstance(calls, list):
+        raise ValueError("choices[0].message.tool_calls is neither a list nor null")
+    return [_call_of(call) for call in calls or []]
+
+
 def _call_of(call: Any) -> dict[str, Any]:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict) or not all(isinstance(function.get(key), str) for key in ("name", "arguments")):
         raise ValueError("choices[0].message.tool_calls has an entry without a function name and arguments")
-    return {"call_id": call.get("id") or "", "name": function["name"], "arguments": function["arguments"]}
+    call_id = call.get("id")
+    return {
+        "call_id": call_id if isinstance(call_id, str) else "",
+        "name": function["name"],
+        "arguments": function["arguments"],
+    }
 
 
 def _output_of(turn: ChatTurn, reply_id: str, *, status: str) -> list[dict[str, Any]]:

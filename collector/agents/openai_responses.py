@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Self
 
-from collector import jsonl
+from collector import jsonl, rows
 from collector.agents.base import Agent
 from collector.agents.endpoint import EndpointSettings, endpoint_of
 from collector.agents.parameters import check_numbers, extra_body_of, model_of, parameters_of
@@ -68,12 +68,9 @@ def answer_in(response: Any) -> Answer:
     if not isinstance(response, dict) or not isinstance(response.get("output"), list):
         raise ValueError("it has no output list")  # noqa: TRY004 - data
     status = response.get("status", "completed")
-    if status not in {"completed", "incomplete"}:
+    if not isinstance(status, str) or status not in {"completed", "incomplete"}:
         raise ValueError(f"its status is {status!r}: {_message(response.get('error'))}")
-    details = response.get("incomplete_details")
-    reason = details.get("reason") if isinstance(details, dict) else None
-    # The word of the interface is max_output_tokens; some servers write max_tokens.
-    truncated = status == "incomplete" and reason in {"max_output_tokens", "max_tokens"}
+    truncated = status == "incomplete" and rows.names_token_limit(response.get("incomplete_details"))
     return Answer(response=response, text=text_in(response["output"]), truncated=truncated)
 
 

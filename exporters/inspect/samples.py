@@ -114,7 +114,7 @@ def _output(answer: list[dict[str, Any]], model: str, row: Mapping[str, Any]) ->
     assistant = next((message for message in answer if message["role"] == "assistant"), None)
     response = row.get("response")
     details = response.get("incomplete_details") if isinstance(response, Mapping) else None
-    cut = isinstance(details, Mapping) and details.get("reason") == rows.TOKEN_LIMIT
+    cut = rows.names_token_limit(details)
     choices = [{"message": assistant, "stop_reason": "max_tokens" if cut else "stop"}] if assistant else []
     usage = _usage(row)
     return {"model": model, "choices": choices, **({"usage": usage} if usage else {})}

@@ -191,7 +191,7 @@ def test_no_cookie_of_one_rollout_is_sent_with_another(bench: NemoBench, stub: N
 
 
 def test_connections_are_kept_and_concurrency_is_what_was_asked_for(bench: NemoBench, stub: NemoStub) -> None:
-    bench.tasks(*({"stub": {"delay": 0.02}} for _ in range(60)))
+    bench.tasks(*({"stub": {"delay": 0.3}} for _ in range(60)))
 
     states = bench.fill(num_samples_in_parallel=20)
 

@@ -47,7 +47,8 @@ def test_an_interrupted_watch_leaves_the_jobs_alone(project: Project) -> None:
         cwd=project.root, env=project.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=heed_interrupts,
     )  # fmt: skip
-    wait_for(project.requests, 60)
+    assert watching.stdout is not None
+    watching.stdout.readline()
 
     watching.send_signal(signal.SIGINT)
     _, said = watching.communicate(timeout=20)

@@ -200,9 +200,8 @@ def test_a_killed_job_is_replaced_and_nothing_recorded_is_asked_again(project: P
     project.config["services"]["policy"] = project.service(delay=0.3)
     project.benchmark("math", tasks=8, num_samples_in_parallel=1)
     project.submit()
+    _, pid, _ = project.status()["benchmarks"][0]["shards"][0]["job_id"].split(":")
     wait_for(lambda: len(project.requests()) >= 4)
-    host, pid, start = project.status()["benchmarks"][0]["shards"][0]["job_id"].split(":")
-    del host, start
 
     os.kill(int(pid), signal.SIGKILL)
     wait_for(lambda: project.status()["benchmarks"][0]["shards"][0]["job_state"] == "GONE")

@@ -96,10 +96,9 @@ def _completed(reply: dict[str, Any], served_by: ServedBy | None) -> Completed:
 def _answer(response: Any) -> Answer:
     if not isinstance(response, dict):
         return Answer(response={}, text="")
-    output, details = response.get("output"), response.get("incomplete_details")
-    reason = details.get("reason") if isinstance(details, dict) else None
+    output = response.get("output")
     text = text_in(output) if isinstance(output, list) else ""
-    return Answer(response=response, text=text, truncated=reason in {"max_output_tokens", "max_tokens"})
+    return Answer(response=response, text=text, truncated=rows.names_token_limit(response.get("incomplete_details")))
 
 
 def _stamped_failure(reply: dict[str, Any], failure_class: str, served_by: ServedBy | None) -> Failure:
