@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 import msgspec
 
 from collector import durable
 from collector.errors import FencedError, LockHeldError, RefusedError, StorageError, UnavailableError
 from collector.lock_backends import Hold, LockBackend, explain_failure, hold_for
+
+#: Half a second in all, in which a look at the lock is over many times.
+_TRIES: Final = 10
+_PAUSE_S: Final = 0.05
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +80,7 @@ class ShardLock:
         try:
             durable.make_dir(self.path.parent)
             self._hold = hold_for(self.path, self._backend)
-            if not self._hold.acquire() and not self._take_over():
+            if not self._hold.acquire() and not self._take_over() and not self._acquire_soon():
                 raise self._held_by_another()
         except PermissionError as error:
             path = Path(error.filename or self.path)
@@ -124,6 +129,14 @@ class ShardLock:
                 "It stops without writing; start it again.",
                 self.path,
             )
+
+    def _acquire_soon(self) -> bool:
+        """Whoever asks whether the lock is held takes it for a moment: that is no reason to send a collector away."""
+        for _ in range(_TRIES):
+            time.sleep(_PAUSE_S)
+            if self._hold.acquire():
+                return True
+        return False
 
     def _take_over(self) -> bool:
         """Take the lock of an owner that is certainly dead; False when it may live."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from collector.artifacts import RunArtifacts
 from collector.collect import collect
 from collector.errors import FencedError, LockHeldError
 from collector.lock import ShardLock, is_held, read_holder
+from collector.lock_backends import hold_for
 from collector.session import JobFacts
 from collector.settings import RunSettings
 from collector.stop import StopRequest
@@ -45,6 +47,20 @@ def test_the_lock_file_names_its_holder_and_a_released_lock_is_free(tmp_path: Pa
     assert holder is not None
     assert (holder.pid, holder.job_id, holder.session, held) == (os.getpid(), "7", 3, True)
     assert not is_held(path)
+
+
+def test_who_only_asks_for_the_lock_sends_no_collector_away(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    path.touch()
+    asking = hold_for(path)
+    assert asking.acquire()
+    end = threading.Timer(0.2, asking.release)
+    end.start()
+    try:
+        with ShardLock(path) as lock:
+            assert lock.is_still_ours()
+    finally:
+        end.join()
 
 
 def replace_lock(artifacts: RunArtifacts) -> None:
