@@ -7,7 +7,8 @@
 | other 5xx, dropped connections, time limits | perhaps; several tasks are proof |
 | anything else (a bug of a plug-in, an unusable reply) | nothing |
 
-Failures alike in a row, of whatever sort, stop a run too, if they go on and on: a dead judge has no better sign.
+A judge that grades nobody is noticed likewise: when it failed for several tasks and gave no verdict between, no task's last
+attempt is spent on it. Failures alike in a row, of whatever sort, stop a run too, if they go on and on.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ class CircuitBreaker:
         self._has_answered = False
         self._is_refused = False
         self._tasks: set[int] = set()
+        #: Whose judge failed since anybody was graded.
+        self._ungraded: set[int] = set()
         self._alike: tuple[object, ...] | None = None
         self._alike_tasks: set[int] = set()
         self._count = 0
@@ -83,8 +86,8 @@ class CircuitBreaker:
 
     @property
     def is_suspicious(self) -> bool:
-        """Whether anything happened since the last answer for which somebody may have to wait."""
-        return bool(self._tasks)
+        """Whether anything happened since the last answer or verdict for which somebody may have to wait."""
+        return bool(self._tasks or self._ungraded)
 
     def see(self, outcome: Completed | Failure | Omitted, index: int) -> None:
         """Take the outcome of an attempt at rollout ``index`` into account."""
@@ -95,16 +98,23 @@ class CircuitBreaker:
         elif sign is not Sign.NOTHING:
             self._is_refused |= sign is Sign.BROKEN
             _note(self._tasks, index)
+        if isinstance(outcome, Completed):
+            self._ungraded.clear()
+        elif isinstance(outcome, Failure) and outcome.failure_class == FailureClass.JUDGE_FAILED:
+            _note(self._ungraded, index)
         if isinstance(outcome, Failure) and not outcome.terminal:
             self._count_alike(outcome, sign, index)
         elif sign is Sign.ANSWERS:
             self._alike, self._count = None, 0
 
     def must_wait(self, attempts_left: int) -> bool:
-        """Whether a rollout with so many attempts left has to wait until the endpoint answers somebody.
+        """Whether a rollout with so many attempts left has to wait until the endpoint answers, or the judge grades, somebody.
 
-        An endpoint that never answered in this session gets no further attempt of anything, one that did gets nobody's last.
+        An endpoint that never answered in this session gets no further attempt of anything; one that did, and a judge, get
+        nobody's last.
         """
+        if len(self._ungraded) >= _LEAST_TASKS and attempts_left <= 1:
+            return True
         is_several = len(self._tasks) >= _LEAST_TASKS
         if self._has_answered:
             return is_several and attempts_left <= 1

@@ -10,7 +10,7 @@ import pytest
 from collector.artifacts import RunArtifacts
 from collector.breaker import CircuitBreaker
 from collector.errors import UnavailableError
-from collector.outcomes import Answer, Completed, Delivery, Failure, FailureKind, Stage, Verdict
+from collector.outcomes import Answer, Completed, Delivery, Failure, FailureClass, FailureKind, Stage, Verdict
 from collector.store import RolloutStore
 from tests.collector.shards import asked, fill, settings_for, states, write_dataset
 
@@ -169,3 +169,41 @@ def test_any_answer_of_the_endpoint_ends_the_waiting(answer: Completed | Failure
     breaker.see(answer, 1)
 
     assert (waited, breaker.must_wait(attempts_left=1)) == (True, False)
+
+
+def judge_failed() -> Failure:
+    return failure(503, failure_class=FailureClass.JUDGE_FAILED, stage=Stage.VERIFICATION)
+
+
+def test_a_judge_that_grades_nobody_gets_nobodys_last_attempt() -> None:
+    breaker = CircuitBreaker(parallel=2)
+    breaker.see(DONE, 99)
+    for index in range(4):
+        breaker.see(judge_failed(), index)
+    assert not breaker.must_wait(1)
+
+    breaker.see(judge_failed(), 4)
+
+    assert breaker.is_suspicious
+    assert breaker.must_wait(1)
+    assert not breaker.must_wait(2)
+
+
+def test_a_verdict_ends_the_waiting_for_the_judge() -> None:
+    breaker = CircuitBreaker(parallel=2)
+    for index in range(5):
+        breaker.see(judge_failed(), index)
+
+    breaker.see(DONE, 6)
+
+    assert not breaker.is_suspicious
+    assert not breaker.must_wait(1)
+
+
+def test_one_answer_that_no_judge_can_grade_is_tried_to_its_end() -> None:
+    breaker = CircuitBreaker(parallel=2)
+
+    for _ in range(6):
+        breaker.see(judge_failed(), 0)
+
+    assert not breaker.must_wait(1)
