@@ -50,7 +50,7 @@ def driver_problems(driver: Mapping[str, Any]) -> list[str]:
 
 def has_command(benchmark: object) -> bool:
     """Whether plain data are a benchmark with a command."""
-    return isinstance(benchmark, Mapping) and bool(benchmark.get("command"))  # pyright: ignore[reportUnknownMemberType]
+    return isinstance(benchmark, Mapping) and bool(benchmark.get("command"))
 
 
 def _launcher(driver: Driver, directory: Path, job: str) -> list[str]:
