@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from collector.settings import RunSettings
 from exporters.registry import make_exporter
 from orchestrate.config.load import Loaded
 from orchestrate.config.submit import SubmitConfig
+from orchestrate.config.values import EnvMap, EnvSource, resolve_env
 from orchestrate.names import slug
 
 #: Headers that carry a key; its place is the environment.
@@ -28,6 +31,7 @@ def check_loaded(loaded: Loaded, *, where: Path) -> None:
         prefix = f"driver.benchmarks.{name}.run"
         problems += [f"{prefix}.{problem}" for problem in run_problems(settings)]
     problems += _export_problems(loaded.config)
+    problems += _missing_variables(loaded.config)
     if problems:
         raise ConfigError("; ".join(dict.fromkeys(problems)) + ".", where=where)
 
@@ -65,6 +69,21 @@ def _told(key: str, act: Callable[[], object]) -> Iterator[str]:
     except ConfigError as error:
         text = str(error).rstrip(".")
         yield text if text.startswith((f"{key}:", f"{key}.")) else f"{key}: {text}"
+
+
+def _missing_variables(config: SubmitConfig) -> Iterator[str]:
+    """Variables that jobs read and that are not set. Only a local job certainly has no others than this command."""
+    if config.the_compute.type != "local":
+        return
+    read: dict[str, EnvMap] = {"driver.env": config.driver.env}
+    for name, service in config.services.items():
+        if service.type == "external":
+            key = service.api_key_env
+            read[f"services.{name}.api_key_env"] = {"KEY": f"{EnvSource.RUNTIME}:{key}"} if key else {}
+        else:
+            read[f"services.{name}.env"] = service.env
+    for place, entries in read.items():
+        yield from _told(place, partial(resolve_env, entries, os.environ, where=place))
 
 
 def _export_problems(config: SubmitConfig) -> Iterator[str]:

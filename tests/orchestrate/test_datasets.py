@@ -13,6 +13,7 @@ import pytest
 
 from orchestrate.config.load import load_config
 from orchestrate.datasets import missing_datasets
+from tests.orchestrate.fake_slurm import FakeSlurm
 from tests.orchestrate.project import Project, tree
 from tests.support.processes import wait_for
 
@@ -63,11 +64,13 @@ def test_a_dataset_that_is_there_is_never_made(project: Project) -> None:
     assert "0.75 (4/4)" in project.submit("--wait", timeout_s=100)
 
 
-def test_the_command_has_the_variables_of_the_driver(project: Project) -> None:
+def test_the_command_has_the_variables_of_the_driver(project: Project, tmp_path: Path) -> None:
+    fake = FakeSlurm(tmp_path / "bin")
+    project.config["compute"]["here"] = {"type": "slurm", "walltime": "10m"}
     prepared(project, 'test "$A$B$C" = onetwo && cp source.jsonl data/made.jsonl')
     project.config["driver"]["env"] = {"A": "lit:one", "B": "host:TWO", "C": "runtime:ON_NODES_ONLY"}
 
-    done = project.gym("submit", str(project.write()), timeout_s=100, env={"TWO": "two"})
+    done = project.gym("submit", str(project.write()), timeout_s=100, env={**fake.env, "TWO": "two"})
 
     assert done.returncode == 0, done.stderr
 
