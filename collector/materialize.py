@@ -6,7 +6,8 @@ import hashlib
 import tempfile
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -151,14 +152,13 @@ class _MadeRows:
             except ValueError as error:
                 raise DatasetError(f"{error}.", "Change the row, or the settings of the agent.", where) from error
         maker.finish(path)
+        with _kept_on_disk():
+            self._file.flush()
         self.source_digest = source.hexdigest()
 
     def _keep(self, task: int, repeat: int, line: bytes) -> None:
-        try:
+        with _kept_on_disk():
             self._file.write(line)
-        except OSError as error:
-            what = f"no temporary file can be written there: {error.strerror}."
-            raise StorageError(what, "Make room, or name another directory in TMPDIR.", tempfile.gettempdir()) from error
         self._keys.append(task << 32 | repeat)
         self._ends.append(self._ends[-1] + len(line))
 
@@ -166,6 +166,15 @@ class _MadeRows:
         for index in sorted(range(len(self._keys)), key=self._keys.__getitem__):
             self._file.seek(self._ends[index])
             yield self._file.read(self._ends[index + 1] - self._ends[index])
+
+
+@contextmanager
+def _kept_on_disk() -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        what = f"no temporary file can be written there: {error.strerror}."
+        raise StorageError(what, "Make room, or name another directory in TMPDIR.", tempfile.gettempdir()) from error
 
 
 class _OwnRows:

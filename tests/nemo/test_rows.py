@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import tracemalloc
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 
 from collector.agents.nemo_gym.materialize import NemoGymRows
 from collector.agents.nemo_gym.settings import NemoGymSettings
-from collector.errors import ConfigError, DatasetError, GymEvalError
+from collector.errors import ConfigError, DatasetError, GymEvalError, StorageError
 from tests.nemo.bench import NemoBench
 from tests.support.nemo_stub import AGENT, ENVIRONMENT, NemoStub
 
@@ -321,3 +323,12 @@ def test_an_agent_that_the_verifier_leaves_out_runs_only_when_that_is_asked_for(
         bench.prepare()
 
     assert len(bench.inventory(agent={"allow_unsupported_pairing": True})) == 1
+
+
+def test_a_full_temporary_directory_is_told_in_one_line(bench: NemoBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.tasks({})
+    # The row is so short that only the last write of the buffer meets the full disk.
+    monkeypatch.setattr(tempfile, "TemporaryFile", partial(Path("/dev/full").open, "w+b"))
+
+    with pytest.raises(StorageError, match=r"no temporary file can be written there: No space left on device"):
+        bench.inventory()
