@@ -47,7 +47,7 @@ def load_config(raw: Mapping[str, Any], *, where: Path, environ: Mapping[str, st
     problems += [problem for name, run in _run_sections(data).items() for problem in _run_problems(name, run, data)]
     if not problems:
         config = SubmitConfig.model_validate(data)
-        problems = [*_variable_problems(config, environ), *gpu_problems(config), *limit_problems(config.the_compute)]
+        problems = [*_variable_problems(config, environ), *gpu_problems(config), *limit_problems(config.compute)]
         if not problems:
             names = config.driver.benchmarks
             return Loaded(config, {name: settings_of(config, name, output=_PLACEHOLDER) for name in names})

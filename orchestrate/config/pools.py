@@ -79,12 +79,13 @@ def pool_problems(data: Mapping[str, Any]) -> Iterator[str]:
             yield f"services.{service}.node_pool: compute.{name} has no node_pools"
 
 
-def limit_problems(compute: Compute) -> list[str]:
+def limit_problems(computes: Mapping[str, Compute]) -> list[str]:
     """What a heterogeneous job cannot have."""
-    if not isinstance(compute, SlurmCompute) or not is_heterogeneous(compute) or compute.max_concurrent is None:
-        return []
+    why = "pools that differ make a heterogeneous job, and Slurm has no arrays of those to hold it; remove it"
     return [
-        "max_concurrent: pools that differ make a heterogeneous job, and Slurm has no arrays of those to hold it; remove it"
+        f"compute.{name}.max_concurrent: {why}"
+        for name, compute in computes.items()
+        if isinstance(compute, SlurmCompute) and is_heterogeneous(compute) and compute.max_concurrent is not None
     ]
 
 

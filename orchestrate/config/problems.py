@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from collector.registry import unknown_name_hint
+
+#: Parameters of a request, which people write beside the section that they belong into.
+_REQUEST_PARAMETERS: Final = frozenset(
+    {"max_output_tokens", "max_tokens", "temperature", "top_p", "seed", "reasoning", "tools", "tool_choice", "instructions"}
+)
+_REQUEST: Final = "responses_create_params"
 
 
 class _Place(NamedTuple):
@@ -30,7 +36,10 @@ def _problem(details: ErrorDetails, model: type[BaseModel], prefix: str) -> str:
     context: Mapping[str, Any] = details.get("ctx", {})
     match details["type"]:
         case "extra_forbidden":
-            return f"{place.path}: unknown key. {unknown_name_hint(place.path.rpartition('.')[2], place.names)}".rstrip(".")
+            key = place.path.rpartition(".")[2]
+            if key in _REQUEST_PARAMETERS and _REQUEST in place.names:
+                return f"{place.path}: unknown key. Write it in {_REQUEST}"
+            return f"{place.path}: unknown key. {unknown_name_hint(key, place.names)}".rstrip(".")
         case "missing":
             return f"{place.path}: is missing"
         case "union_tag_invalid":

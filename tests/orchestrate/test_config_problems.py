@@ -74,6 +74,14 @@ def test_every_problem_is_in_one_message_with_the_nearest_name() -> None:
     assert "driver.policy_model: no service 'n'" in message
 
 
+def test_a_parameter_of_the_request_is_shown_its_section() -> None:
+    data = config()
+    data["driver"]["benchmarks"]["math"]["run"]["max_output_tokens"] = 512
+
+    told = "driver.benchmarks.math.run.max_output_tokens: unknown key. Write it in responses_create_params"
+    assert told in problem(data)
+
+
 @pytest.mark.parametrize("path", ["requeue.max_requeus", "run.retry.max_attempt", "run.timeouts.request"])
 def test_a_misspelt_nested_key_is_named_with_its_whole_path(path: str) -> None:
     data = config()
