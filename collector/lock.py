@@ -50,7 +50,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShardLock:
-    """The lock of one path. Use as a context manager; entering it never waits.
+    """The lock of one path. Use as a context manager; entering it waits half a second at most.
 
     ``is_gone`` is asked about a holder whose claims outlived it (strict soft locks on shared file systems): it may say True
     only when the scheduler knows that the holder's job has ended.
@@ -132,6 +132,9 @@ class ShardLock:
 
     def _acquire_soon(self) -> bool:
         """Whoever asks whether the lock is held takes it for a moment: that is no reason to send a collector away."""
+        holder = read_holder(self.path)
+        if holder is not None and holder.host == socket.gethostname() and not holder.is_dead_here():
+            return False
         for _ in range(_TRIES):
             time.sleep(_PAUSE_S)
             if self._hold.acquire():
