@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
 
     run = whole_run(args.run)
     try:
-        found = follow(run, every_s=args.every, show=_screen() if sys.stdout.isatty() else print)
+        found = follow(run, every_s=args.every, show=_screen() if sys.stdout.isatty() else _in_turn)
     except KeyboardInterrupt:
         print(f"\nThe jobs go on. Watch again with: gym eval watch {run.root}", file=sys.stderr)
         return 130
@@ -76,6 +76,11 @@ def follow(
         if quiet_since is not None and time.monotonic() - quiet_since > _QUIET_S:
             return found
         sleep(every_s if quiet_since is None else min(every_s, _QUIET_S / 2))
+
+
+def _in_turn(text: str) -> None:
+    # Whoever reads a pipe or a log reads it now, not when the watch is over.
+    print(text, flush=True)
 
 
 def _screen() -> Callable[[str], None]:

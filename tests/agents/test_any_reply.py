@@ -16,7 +16,7 @@ from collector.outcomes import Answer, Completed, Verdict
 
 ROW = {"_ng_task_index": 0, "_ng_rollout_index": 0, "responses_create_params": {"input": "?"}}
 
-scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5)
 anything = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
 )

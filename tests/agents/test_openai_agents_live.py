@@ -42,8 +42,8 @@ def ask(server: ModelServer, kind: str, prompt: str, **more: Any) -> Answer | Fa
 
 
 def test_every_built_in_agent_is_tried_here() -> None:
-    # The servers of a NeMo Gym have tests of their own.
-    assert sorted(AGENTS.builtin.keys() - {"nemo_gym"}) == KINDS
+    # The servers of a NeMo Gym and commands have tests of their own.
+    assert sorted(AGENTS.builtin.keys() - {"command", "nemo_gym"}) == KINDS
 
 
 @pytest.mark.parametrize("kind", KINDS)

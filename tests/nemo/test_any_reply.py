@@ -17,7 +17,7 @@ ROW = {"_ng_task_index": 0, "_ng_rollout_index": 0, "expected": 5, "responses_cr
 REQUEST = {"episode_id": {"rollout_id": "0-0", "attempt": 0}, "task": {"task_id": {"taskset": "t", "task_id": "1"}}}
 SERVER = ServedBy(server="s", result_type="t", task_id={"taskset": "t"})
 
-scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5)
 anything = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
 )
