@@ -69,7 +69,7 @@ class MlflowExporter(Exporter[ExportMlflowConfig]):
         uri = self.uri
         if uri is None:
             raise ExportError("tracking_uri: is missing.", "Set it, or MLFLOW_TRACKING_URI.")
-        package = read_package(artifacts, with_rollouts=self.config.upload_rollouts)
+        package = read_package(artifacts, with_rollouts=self.config.upload_rollouts, report=self.config.report_fpath)
         self.check_unchanged(artifacts)
         answer = call(
             "exporters.trackers.mlflow_sender:send",

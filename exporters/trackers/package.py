@@ -39,8 +39,11 @@ class Package:
         return stable_id(self.run_id, self.benchmark, number)
 
 
-def read_package(artifacts: RunArtifacts, *, with_rollouts: bool) -> Package:
-    """Everything to send. Raises ExportError for a run without coverage, metrics or an id, CorruptArtifactError, OSError."""
+def read_package(artifacts: RunArtifacts, *, with_rollouts: bool, report: Path | None = None) -> Package:
+    """Everything to send, ``report`` too.
+
+    Raises ExportError for a run without coverage, metrics or an id and for a missing report, CorruptArtifactError, OSError.
+    """
     facts = read_run_facts(artifacts)
     if facts.run_id is None or facts.benchmark is None:
         raise ExportError("the run has no id: it was not made or merged here.", "Merge it first.", artifacts.rollouts)
@@ -48,6 +51,10 @@ def read_package(artifacts: RunArtifacts, *, with_rollouts: bool) -> Package:
     flat = flatten_run(figures, read_config(artifacts))
     candidates = [artifacts.config, artifacts.aggregate, artifacts.coverage, artifacts.receipt]
     candidates += [artifacts.rollouts] if with_rollouts else []
+    if report is not None:
+        if not report.is_file():
+            raise ExportError("there is no such report.", "Make it first: gym eval report RUN -o FILE.", report)
+        candidates.append(report)
     files = {path.absolute(): file_sha256(path) for path in candidates if path.exists()}
     return Package(
         id=stable_id(facts.run_id, facts.benchmark),
@@ -64,7 +71,7 @@ def same_as_sent(config: TrackerConfig, evidence: str | None) -> bool:
     """Whether the run would be sent as it was when its digest was ``evidence``."""
     artifacts = RunArtifacts(config.rollouts_jsonl_fpath)
     try:
-        return read_package(artifacts, with_rollouts=config.upload_rollouts).digest == evidence
+        return read_package(artifacts, with_rollouts=config.upload_rollouts, report=config.report_fpath).digest == evidence
     except (GymEvalError, OSError):
         return False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -30,6 +31,7 @@ class TrackerConfig(RunExportConfig):
     """Every wait has an end: one request after ``request_timeout_s``, the whole export after ``timeout_s``."""
 
     upload_rollouts: bool = Field(default=False, description="send the rows too")
+    report_fpath: Path | None = Field(default=None, description="a page of gym eval report to send too")
     replace: bool = Field(default=False, description="put changed results in the place of the old ones, not beside them")
     timeout_s: Seconds = Field(default=600.0, description="seconds for the whole export")
     request_timeout_s: Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=600)] = Field(

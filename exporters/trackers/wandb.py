@@ -140,7 +140,7 @@ class WandbExporter(Exporter[ExportWandbConfig]):
         return ExportResult.succeeded("", *said, counts, *omitted_lines(package.flat), evidence=package.digest)
 
     def _record(self, artifacts: RunArtifacts) -> Record:
-        package = read_package(artifacts, with_rollouts=self.config.upload_rollouts)
+        package = read_package(artifacts, with_rollouts=self.config.upload_rollouts, report=self.config.report_fpath)
         return Record(self.folder, package, self.place)
 
     def payload(self, package: Package, number: int, files: Path, work: Path) -> dict[str, Any]:

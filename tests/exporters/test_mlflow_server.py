@@ -74,14 +74,17 @@ def test_what_is_read_back_equals_the_aggregate_number_by_number(tmp_path: Path,
 def test_settings_and_files_arrive_and_no_secret_does(tmp_path: Path, mlflow_server: MlflowServer) -> None:
     artifacts = merged_run(tmp_path / "b")
 
-    export(artifacts, mlflow_server, "files", upload_rollouts=True)
+    report = tmp_path / "page.html"
+    report.write_text("<p>report</p>")
+
+    export(artifacts, mlflow_server, "files", upload_rollouts=True, report_fpath=report)
 
     (run,) = mlflow_server.runs("files")
     params = values_of(run, "params")
     assert params["responses_create_params.max_output_tokens"] == "512"
     assert params["verifier.type"] == "exact_match"
     assert yaml.safe_load(mlflow_server.artifact(run, "gym_eval/rollouts_config.yaml"))["policy_api_key"] == "**********"
-    for path in (artifacts.aggregate, artifacts.coverage, artifacts.rollouts, artifacts.receipt):
+    for path in (artifacts.aggregate, artifacts.coverage, artifacts.rollouts, artifacts.receipt, report):
         assert mlflow_server.artifact(run, f"gym_eval/{path.name}") == path.read_bytes()
     assert PROBE not in json.dumps(run)
     stored = [path for path in mlflow_server.directory.rglob("*") if path.is_file()]

@@ -119,6 +119,20 @@ def test_no_secret_and_nothing_of_this_machine_is_in_the_folder(tmp_path: Path) 
     assert not list((tmp_path / "w").rglob("wandb-metadata.json"))
 
 
+def test_a_report_is_sent_on_request_and_one_that_is_not_there_is_a_failure(tmp_path: Path) -> None:
+    artifacts, report = merged_run(tmp_path / "b"), tmp_path / "page.html"
+    refused = export(artifacts, output_dirpath=tmp_path / "w", report_fpath=report)
+    report.write_text("<p>the report of this run</p>")
+
+    sent = export(artifacts, output_dirpath=tmp_path / "w", report_fpath=report)
+
+    assert not refused.is_success
+    assert "there is no such report" in refused.message
+    assert sent.is_success, sent.message
+    held = [path for path in (tmp_path / "w").rglob("*") if path.is_file() and b"the report of this run" in path.read_bytes()]
+    assert held
+
+
 def test_repeats_and_requeues_are_one_run(tmp_path: Path) -> None:
     artifacts = merged_run(tmp_path / "b", benchmark="gpqa/diamond: epoch=0 " + "x" * 120)
 
