@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from collector.errors import ConfigError, ServiceError
 from orchestrate.config.gpus import gpu_warning
@@ -216,3 +217,13 @@ def test_a_job_that_is_told_to_stop_leaves_no_step_that_it_asked(tmp_path: Path,
 
     with pytest.raises(ProcessLookupError):
         os.kill(int(asked.read_text()), 0)
+
+
+def test_the_operations_page_shows_a_judge_on_nodes_of_its_own() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    shown = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])
+
+    config = load_config(shown, where=Path("x.yaml"), environ={}).config
+
+    assert placements_of(config) == {"judge": Placement(group=1, node=0)}
+    assert gpu_warning(config) is None
