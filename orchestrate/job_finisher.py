@@ -115,7 +115,7 @@ def finish_locally(run: RunDir, plan: SubmitPlan, benchmark: BenchmarkPlan, *, s
         ended = mark.read_text().splitlines() if mark.exists() else []
         ended.append(local_job_id(os.getpid()))
         durable.publish(mark, "".join(f"{job_id}\n" for job_id in ended).encode())
-        live = live_jobs(read_submissions(run.submissions), benchmark.name, ProcessTable())
+        live = live_jobs(read_submissions(run.submissions), benchmark.name, ProcessTable(run))
         if not live <= set(ended):
             return
     from orchestrate.tail import finish_partly, lines_of  # noqa: PLC0415 - loads merge and exporters

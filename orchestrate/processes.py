@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from orchestrate.rundir import RunDir
 from orchestrate.scheduler import JobFact, Knowledge, QueuedName
 
 
@@ -26,11 +27,14 @@ def local_job_id(pid: int) -> str:
 
 
 class ProcessTable:
-    """The scheduler of local jobs: the kernel."""
+    """The scheduler of local jobs: the kernel, and the marks of those that have had one of the run's slots."""
+
+    def __init__(self, run: RunDir) -> None:
+        self._run = run
 
     def ask(self, jobs: Mapping[str, Iterable[str]], *, limit_s: float | None = None) -> dict[str, JobFact]:  # noqa: ARG002 - the kernel answers at once
         """Whether each process still runs; those of another machine cannot be asked about."""
-        return {job_id: _fact(job_id) for ids in jobs.values() for job_id in ids}
+        return {job_id: self._fact(job_id) for ids in jobs.values() for job_id in ids}
 
     def find(self, name: str) -> QueuedName:
         """The process with ``name`` among its arguments."""
@@ -40,15 +44,15 @@ class ProcessTable:
                 return QueuedName(Knowledge.KNOWN, local_job_id(int(directory.name)))
         return QueuedName(Knowledge.NOT_THERE)
 
-
-def _fact(job_id: str) -> JobFact:
-    host, _, rest = job_id.rpartition(":")[0].rpartition(":")
-    pid, start = rest, job_id.rpartition(":")[2]
-    if host != socket.gethostname():
-        return JobFact(Knowledge.COULD_NOT_ASK, detail=f"the process was started on {host}")
-    if started_at(int(pid)) == int(start):
-        return JobFact(Knowledge.KNOWN, "RUNNING")
-    return JobFact(Knowledge.KNOWN, "GONE")
+    def _fact(self, job_id: str) -> JobFact:
+        host, pid, start = job_id.rsplit(":", 2)
+        if host != socket.gethostname():
+            return JobFact(Knowledge.COULD_NOT_ASK, detail=f"the process was started on {host}")
+        if started_at(int(pid)) != int(start):
+            return JobFact(Knowledge.KNOWN, "GONE")
+        if self._run.begun(job_id).exists():
+            return JobFact(Knowledge.KNOWN, "RUNNING")
+        return JobFact(Knowledge.KNOWN, "PENDING", "waits for a slot (max_concurrent)")
 
 
 def _command_line(directory: Path) -> bytes:

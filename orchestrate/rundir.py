@@ -95,6 +95,10 @@ class RunDir:
         """The lock of one local slot; as many jobs run at once as there are slots."""
         return self.root / "slots" / f"{number}.lock"
 
+    def begun(self, job_id: str) -> Path:
+        """There once a job of this machine has had a slot; until then it waits for one."""
+        return self.root / "slots" / f"{job_id.replace(':', '-')}.begun"
+
 
 def create_run(plan: SubmitPlan, sources: Mapping[str, Source], settings: Mapping[str, RunSettings]) -> RunDir:
     """Make the run directory of ``plan``, or find it made.

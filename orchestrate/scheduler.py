@@ -40,11 +40,14 @@ class Knowledge(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobFact:
-    """What the scheduler says of one job now. ``state`` is Slurm's word, or ``RUNNING`` and ``GONE`` of a local process."""
+    """What the scheduler says of one job now.
+
+    ``state`` is Slurm's word, or ``PENDING``, ``RUNNING`` and ``GONE`` of a local process.
+    """
 
     knowledge: Knowledge
     state: str = ""
-    #: Slurm's reason for a pending job, or why the question could not be asked.
+    #: The reason for a pending job, or why the question could not be asked.
     detail: str = ""
 
     @property

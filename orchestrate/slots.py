@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -10,6 +11,7 @@ from typing import Final
 import filelock
 
 from collector import durable
+from orchestrate.processes import local_job_id
 from orchestrate.rundir import RunDir
 
 #: Seconds between two looks for a free slot.
@@ -18,7 +20,10 @@ _PAUSE_S: Final = 0.2
 
 @asynccontextmanager
 async def local_slot(run: RunDir, count: int) -> AsyncGenerator[int]:
-    """One of ``count`` slots of the run, waited for as long as it takes; free again when this process ends, however it ends."""
+    """One of ``count`` slots of the run, waited for as long as it takes; free again when this process ends, however it ends.
+
+    That this process waits no more is in the run directory from then on, also when the slot is free again: it may publish.
+    """
     durable.make_dir(run.slot(0).parent)
     while True:
         for number in range(count):
@@ -28,6 +33,7 @@ async def local_slot(run: RunDir, count: int) -> AsyncGenerator[int]:
             except filelock.Timeout:
                 continue
             try:
+                durable.create_missing(run.begun(local_job_id(os.getpid())))
                 yield number
             finally:
                 lock.release()

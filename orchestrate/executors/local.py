@@ -17,7 +17,7 @@ class LocalProcesses(Executor):
 
     @property
     def scheduler(self) -> Scheduler:
-        return ProcessTable()
+        return ProcessTable(self.run)
 
     def check(self) -> None:
         config = self.plan.config

@@ -88,7 +88,7 @@ def _check_ended(run: RunDir, plan: SubmitPlan) -> None:
 
 
 def _leftovers(run: RunDir, plan: SubmitPlan) -> Iterator[Path]:
-    yield from run.slot(0).parent.glob("*.lock")
+    yield from (path for ending in ("lock", "begun") for path in run.slot(0).parent.glob(f"*.{ending}"))
     yield from (path for path in run.root.rglob(".*.tmp") if _TEMPORARY.fullmatch(path.name) and not path.is_symlink())
     for benchmark in (*plan.benchmarks, None):
         # The script stays: it says what was run.
