@@ -7,7 +7,7 @@ do not belong to the experiment's identity: changing them never makes saved work
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -19,9 +19,14 @@ from pydantic import (
     Field,
     SecretStr,
     Tag,
+    ValidationError,
     model_validator,
 )
 from pydantic.config import JsonDict
+
+from collector.errors import ConfigError
+
+M = TypeVar("M", bound=BaseModel)
 
 #: Field metadata: where or how fast, not what is measured.
 CONNECTION: Final[JsonDict] = {"identity": False}
@@ -48,6 +53,15 @@ def identity_of(model: BaseModel) -> dict[str, Any]:
         value = getattr(model, name)
         kept[name] = identity_of(value) if isinstance(value, BaseModel) else _plain(value)
     return kept
+
+
+def validate_settings(model: type[M], values: dict[str, Any], key: str) -> M:
+    """``values`` as ``model``. Raises ConfigError that names every problem under ``key``."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join([key, *map(str, e['loc'])])}: {e['msg']}" for e in error.errors())
+        raise ConfigError(f"{problems}.", f"Keys of {key}: {', '.join(model.model_fields)}.") from error
 
 
 def _plain(value: Any) -> Any:

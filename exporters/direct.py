@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from collector.artifacts import RunArtifacts
 from exporters.base import ExportResult
 from exporters.registry import make_exporter
-from exporters.tail import export_once
 from merge.receipt import file_sha256, read_receipt
 
 
@@ -22,7 +21,12 @@ def export_run(name: str, values: Mapping[str, object], artifacts: RunArtifacts)
         digest = _recordable_digest(artifacts)
     except OSError as error:
         return ExportResult.failed(str(error))
-    return exporter.export(artifacts) if digest is None else export_once(name, values, artifacts, digest)
+    if digest is None:
+        return exporter.export(artifacts)
+    # Brings locks and the ledger, of which files of others have none.
+    from exporters.once import export_once  # noqa: PLC0415
+
+    return export_once(name, values, artifacts, digest)
 
 
 def _recordable_digest(artifacts: RunArtifacts) -> str | None:

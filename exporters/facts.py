@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from collector.artifacts import RunArtifacts
 from collector.manifest import read_manifest
-from merge.generation import agent_name
+from merge.identity import agent_name
 from merge.receipt import read_receipt
 
 

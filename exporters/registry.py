@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from collector.artifacts import RunArtifacts
-from collector.prepare import validate_settings
 from collector.registry import Registry
+from collector.settings import validate_settings
 from exporters.base import Exporter, RunExportConfig
 from exporters.names import BUILTIN
 

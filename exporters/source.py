@@ -7,17 +7,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import orjson
 from pydantic import ValidationError
 
 from collector import jsonl
 from collector.artifacts import RunArtifacts
-from collector.coverage import Coverage
 from collector.errors import CorruptArtifactError, GymEvalError
 from collector.settings import RetrySettings
 from merge.receipt import file_sha256, read_receipt
+
+if TYPE_CHECKING:
+    from collector.coverage import Coverage
 
 
 class ExportError(GymEvalError):
@@ -106,6 +108,8 @@ def read_coverage(artifacts: RunArtifacts) -> Coverage | None:
 
 def parse_coverage(data: bytes, path: Path) -> Coverage:
     """The coverage in ``data``; figures that are derived from the counts are computed again. Raises CorruptArtifactError."""
+    from collector.coverage import Coverage  # noqa: PLC0415 - brings the history of rollouts
+
     try:
         value = jsonl.loads(data)
         return Coverage.model_validate({key: item for key, item in value.items() if key in Coverage.model_fields})

@@ -6,20 +6,16 @@ its own. An export that fails changes nothing about the evaluation: its result s
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from collector.artifacts import RunArtifacts
 from collector.coverage import Coverage
-from collector.errors import GymEvalError
 from collector.settings import RetrySettings
-from exporters.base import Exporter, ExportResult, RunExportConfig
-from exporters.ledger import Ledger
-from exporters.registry import make_exporter
+from exporters.base import ExportResult
+from exporters.once import export_once
 from merge.health.run import HealthChoice, note_when_new
-from merge.lock import DEFAULT_WAIT_S, waiting_lock
+from merge.lock import DEFAULT_WAIT_S
 from merge.receipt import Receipt
 from merge.tail import MergeState, merge_when_final
 
@@ -63,46 +59,3 @@ def finish_benchmark(
     digest = outcome.receipt.output.sha256
     results = {name: export_once(name, values, merged, digest, wait_s=wait_s) for name, values in exports.items()}
     return TailResult(outcome.state, outcome.coverage, outcome.receipt, results, note, merged)
-
-
-def export_once(
-    name: str,
-    values: Mapping[str, object],
-    merged: RunArtifacts,
-    projection_sha256: str,
-    *,
-    wait_s: float = DEFAULT_WAIT_S,
-) -> ExportResult:
-    """Export the projection unless its ledger says that this was done already and it still stands."""
-    try:
-        exporter = make_exporter(name, values, merged)
-        ledger = Ledger(merged, name, exporter.destination, projection_sha256)
-        with waiting_lock(_lock_path(merged, exporter.destination), timeout_s=wait_s):
-            return _under_lock(exporter, ledger)
-    except (OSError, GymEvalError) as error:
-        return ExportResult.failed(str(error))
-
-
-def _under_lock(exporter: Exporter[RunExportConfig], ledger: Ledger) -> ExportResult:
-    last = ledger.last()
-    if last is not None and last.event == "succeeded" and exporter.still_stands(last.evidence):
-        return ExportResult.succeeded("already exported", f"destination: {ledger.destination}", evidence=last.evidence)
-    # A process that died, or a disk that failed, after everything had arrived must not make every later export fail on it.
-    found = exporter.find_complete(ledger.artifacts) if last is not None else None
-    if found is None:
-        ledger.start()
-        found = _export_anew(exporter, ledger.artifacts)
-    ledger.end(found)
-    return found
-
-
-def _export_anew(exporter: Exporter[RunExportConfig], artifacts: RunArtifacts) -> ExportResult:
-    try:
-        exporter.sweep()
-    except (OSError, GymEvalError) as error:
-        return ExportResult.failed(str(error))
-    return exporter.export(artifacts)
-
-
-def _lock_path(merged: RunArtifacts, destination: str) -> Path:
-    return merged.companion(f"_export_{hashlib.sha256(destination.encode()).hexdigest()[:12]}.lock")

@@ -15,12 +15,11 @@ from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.coverage import Coverage, total
 from collector.errors import RefusedError, UnavailableError
-from collector.manifest import Manifest
 from merge.aggregate import AgentRows, publish_aggregate
 from merge.answers import answer_field_of
 from merge.counting import OFF, Counting, coverage_fields, zeros_of
 from merge.coverage import encode_coverage, total_coverage
-from merge.identity import Inputs
+from merge.identity import Inputs, agent_name
 from merge.legacy import LegacyInputs
 from merge.projection_check import ProjectionState, check_projection, input_record, output_record
 from merge.publish import Part, publish_parts, sweep_leftovers
@@ -215,12 +214,3 @@ def agent_rows(generation: Generation, agent: AgentShards, table: RowTable) -> A
         shards=agent.shards,
         plugins=generation.reporting.plugins,
     )
-
-
-def agent_name(manifest: Manifest) -> str:
-    """How published files call who answered: the agent's type, or the servers' agents where those of a NeMo Gym answered."""
-    agent = manifest.config.get("agent")
-    if isinstance(agent, dict) and isinstance(names := agent.get("agents"), list) and names:
-        return " + ".join(map(str, names))
-    name = agent.get("type") if isinstance(agent, dict) else None
-    return name if isinstance(name, str) else manifest.benchmark

@@ -122,3 +122,12 @@ def _ranges(indices: Sequence[int]) -> str:
 def _short(value: object) -> str:
     text = "nothing" if value is None else jsonl.dumps(value).decode(errors="replace")
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def agent_name(manifest: Manifest) -> str:
+    """How published files call who answered: the agent's type, or the servers' agents where those of a NeMo Gym answered."""
+    agent = manifest.config.get("agent")
+    if isinstance(agent, dict) and isinstance(names := agent.get("agents"), list) and names:
+        return " + ".join(map(str, names))
+    name = agent.get("type") if isinstance(agent, dict) else None
+    return name if isinstance(name, str) else manifest.benchmark

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from collector.artifacts import RunArtifacts
 from collector.errors import NotFoundError, RequestError
 from merge.sources import is_companion, prepared_in
 from orchestrate.run_words import RUN_WORDS, SUBMITTED_WORDS
-from orchestrate.rundir import RunDir, read_plan
-from orchestrate.runindex import entries, find_run
+
+if TYPE_CHECKING:
+    from orchestrate.rundir import RunDir
+
+#: Run directories, plans and the index of runs bring the whole configuration: for a file outside every run they stay away.
+_PLAN: Final = "plan.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,7 @@ def named(text: str) -> Named:
     head, slash, tail = text.rpartition("/")
     if slash and (run := _by_name(head)) is not None and run.run is not None:
         return _benchmark_named(run.run, tail)
-    names = ", ".join(list(dict.fromkeys(entry.name for entry in entries()))[-5:])
+    names = ", ".join(list(dict.fromkeys(_run_names()))[-5:])
     known = f"The last runs are: {names}." if names else "No run was submitted from here."
     raise NotFoundError("there is no such run, directory or file.", known, text)
 
@@ -59,6 +64,8 @@ def named(text: str) -> Named:
 def submitted(text: str | None) -> Named:
     """The submitted run, or the part of it, that ``text`` names; None is the one submitted last. Raises NotFoundError."""
     if text is None:
+        from orchestrate.runindex import find_run  # noqa: PLC0415
+
         run = find_run(None)
         return Named(run.root, run)
     found = named(text)
@@ -93,6 +100,8 @@ def results_of(found: Named, benchmark: str | None = None) -> list[Result]:
         return [Result(found.benchmark, found.rollouts.rollouts.stem, found.rollouts)]
     if found.run is None:
         raise NotFoundError("there are no rollouts here.", f"Name {RUN_WORDS}.", found.path)
+    from orchestrate.rundir import read_plan  # noqa: PLC0415
+
     plan = read_plan(found.run)
     wanted = benchmark or found.benchmark
     if wanted is not None and wanted not in plan.names:
@@ -118,19 +127,29 @@ def _run_of(found: Named) -> RunDir:
 
 
 def _by_name(text: str) -> Named | None:
-    names = {entry.name for entry in entries()}
-    if not any(name.startswith(text) for name in names):
+    if not any(name.startswith(text) for name in _run_names()):
         return None
+    from orchestrate.runindex import find_run  # noqa: PLC0415
+
     run = find_run(text)
     return Named(run.root, run)
 
 
+def _run_names() -> list[str]:
+    """The names of the runs that were submitted from here, the last one last."""
+    from orchestrate.runindex import entries  # noqa: PLC0415
+
+    return [entry.name for entry in entries()]
+
+
 def _at(path: Path) -> Named:
     """What lies at ``path``, which exists."""
-    if (path / "plan.json").exists():
-        return Named(path, RunDir(path))
+    if (run := _run_at(path)) is not None:
+        return Named(path, run)
     # A file or a shard's directory lies two to five levels below its run.
-    run = next((run for run in map(RunDir, path.parents) if _is_run(run)), None)
+    above = filter(None, map(_run_at, path.parents))
+    # Other programs write a plan.json, too, and not into what somebody named here.
+    run = next((run for run in above if run.resolved_config.exists()), None)
     benchmark = _benchmark_at(run, path) if run is not None else None
     if benchmark is None:
         run = None
@@ -139,12 +158,18 @@ def _at(path: Path) -> Named:
     return Named(path, run, benchmark, _rollouts_at(path))
 
 
-def _is_run(place: RunDir) -> bool:
-    # Other programs write a plan.json, too, and not into what somebody named here.
-    return place.plan.exists() and place.resolved_config.exists()
+def _run_at(root: Path) -> RunDir | None:
+    """``root`` as a run directory when it has a plan."""
+    if not (root / _PLAN).exists():
+        return None
+    from orchestrate.rundir import RunDir  # noqa: PLC0415
+
+    return RunDir(root)
 
 
 def _benchmark_at(run: RunDir, path: Path) -> str | None:
+    from orchestrate.rundir import read_plan  # noqa: PLC0415
+
     slug = path.relative_to(run.root).parts[0]
     return next((benchmark.name for benchmark in read_plan(run).benchmarks if benchmark.slug == slug), None)
 
@@ -160,6 +185,8 @@ def _rollouts_at(path: Path) -> RunArtifacts | None:
 
 
 def _benchmark_named(run: RunDir, text: str) -> Named:
+    from orchestrate.rundir import read_plan  # noqa: PLC0415
+
     plan = read_plan(run)
     found = next((benchmark for benchmark in plan.benchmarks if text in {benchmark.name, benchmark.slug}), None)
     if found is None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -140,11 +139,15 @@ def _checked_name(parser: CommandParser, name: str | None, former: str | None) -
 
 def compose_settings(flags: dict[str, str | None], overrides: list[str]) -> dict[str, Any]:
     """The settings that flags and overrides give. Raises ConfigError with Hydra's own hint for an override it refuses."""
+    given: dict[str, Any] = {key: value for key, value in flags.items() if value is not None}
+    if not overrides:
+        return given
+    import secrets
+
     from orchestrate.compose import compose_data
 
     # Hydra would read ${...} and ??? in a value; a stand-in that nobody can have written keeps it out of its sight.
     nonce = secrets.token_hex(8)
-    given = {key: value for key, value in flags.items() if value is not None}
     stand_ins = {f"flag-{nonce}-{index}-": value for index, value in enumerate(given.values())}
     data = dict(zip(given, stand_ins, strict=True))
     composed = compose_data(data, overrides, folder=Path.cwd(), where="")

@@ -10,7 +10,7 @@ from typing import Any
 from collector.errors import IncompleteError
 from exporters.base import ExportResult
 from exporters.direct import published_digest
-from exporters.tail import export_once
+from exporters.once import export_once
 from orchestrate.plan import BenchmarkPlan
 from orchestrate.rundir import RunDir, read_plan
 

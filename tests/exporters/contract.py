@@ -14,10 +14,10 @@ from pydantic import ValidationError
 
 from collector.artifacts import RunArtifacts
 from collector.durable import writing
-from collector.prepare import validate_settings
+from collector.settings import validate_settings
 from exporters.base import Exporter, ExportState, RunExportConfig
+from exporters.once import export_once
 from exporters.registry import EXPORTERS, load_run_exporter_class
-from exporters.tail import export_once
 from merge.command import merge_paths
 from merge.partial import partial_name
 from merge.receipt import read_receipt

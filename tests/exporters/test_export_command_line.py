@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -324,3 +326,18 @@ def test_a_run_that_is_named_without_an_exporter_is_no_unknown_exporter(
     told = capsys.readouterr().err
     assert code == 3
     assert "Name an exporter first: gym eval export EXPORTER r.jsonl." in told
+
+
+def test_an_export_of_a_file_imports_no_more_than_it_needs(flags: list[str], tmp_path: Path) -> None:
+    heavy = ["numpy", "hydra", "omegaconf", "yaml", "filelock", "submitit", "asyncio", "orchestrate.rundir"]
+    code = (
+        "import sys\nfrom orchestrate.cli.main import main\n"
+        f"code = main({['eval', 'export', 'atif', '--session-id', 's', *flags]!r})\n"
+        f"loaded = [name for name in {heavy!r} if name in sys.modules]\n"
+        "sys.exit(f'loaded {loaded}' if loaded or code else 0)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "o" / "manifest.jsonl").exists()

@@ -13,7 +13,7 @@ import pytest
 from collector import durable
 from collector.errors import StorageError, UnavailableError
 from collector.settings import RetrySettings
-from exporters import tail
+from exporters import once
 from exporters.ledger import Ledger, read_events
 from exporters.tail import TailResult, finish_benchmark
 from merge.lock import waiting_lock
@@ -178,7 +178,7 @@ def test_a_lock_that_cannot_be_taken_is_a_failed_export_beside_good_ones(
             raise error
         return waiting_lock(path, **how)
 
-    monkeypatch.setattr(tail, "waiting_lock", lock)
+    monkeypatch.setattr(once, "waiting_lock", lock)
     exports = {"csv": {"output_fpath": str(tmp_path / "rows.csv")}, "inspect": {"output_fpath": str(tmp_path / "x.eval")}}
 
     results = finish(made, {**exports, **atif(tmp_path / "atif")}).exports
