@@ -18,12 +18,13 @@ from pathlib import Path
 from collector.artifacts import RunArtifacts
 from collector.errors import GymEvalError
 from collector.settings import RunSettings
-from tests.collector.shards import asked, fill, prepare, rollout_ids, rows_of, settings_for, states, write_dataset
-from tests.collector.sweep import recorded
+from tests.collector.shards import asked, fill, prepare, recorded, rollout_ids, rows_of, settings_for, states, write_dataset
 from tests.support import testkit
 
 #: Sessions between two looks at what is recorded.
 _LOOK = 50
+#: Requests in flight in a session that will be killed.
+_IN_FLIGHT = 4
 
 
 class Record:
@@ -37,7 +38,7 @@ class Record:
 
     def look(self) -> int:
         """Compare with the last look; the number of recorded rollouts."""
-        rows, calls = recorded(self._settings), asked(self._directory)
+        rows, calls = recorded(RunArtifacts(self._settings.output_jsonl_fpath)), asked(self._directory)
         self.wrong["changed or lost"] += sum(rows.get(rollout) != row for rollout, row in self._rows.items())
         self.wrong["asked again"] += sum(calls[rollout] != self._asked[rollout] for rollout in self._rows)
         self._rows, self._asked = rows, calls
@@ -77,7 +78,11 @@ def main() -> int:
     directory.mkdir(parents=True, exist_ok=True)
     tasks = [{"n": n, "grade": n % 2, "mask": n % 10 == 0} for n in range(args.rollouts)]
     write_dataset(directory / "tasks.jsonl", tasks)
-    settings = settings_for(directory, num_samples_in_parallel=4, agent={"delay_s": 0.04}, retry={"max_attempts": 1_000_000})
+    # An answer takes so long that even sessions that start at once leave the last ones work to do: a quarter more than all need.
+    delay_s = 1.25 * _IN_FLIGHT * args.longest_s / 2 * args.sessions / args.rollouts
+    settings = settings_for(
+        directory, num_samples_in_parallel=_IN_FLIGHT, agent={"delay_s": delay_s}, retry={"max_attempts": 1_000_000}
+    )
     prepare(settings)
     chance, record, begun = random.Random(args.seed), Record(settings, directory), time.monotonic()
     killed, still_open = 0, 0
