@@ -20,9 +20,10 @@ from merge.answers import answer_field_of
 from merge.counting import OFF, Counting, coverage_fields, zeros_of
 from merge.coverage import encode_coverage, total_coverage
 from merge.identity import Inputs, agent_name
+from merge.leftovers import sweep_leftovers
 from merge.legacy import LegacyInputs
 from merge.projection_check import ProjectionState, check_projection, input_record, output_record
-from merge.publish import Part, publish_parts, sweep_leftovers
+from merge.publish import Part, publish_parts
 from merge.receipt import Receipt
 from merge.row_blocks import read_rows
 from merge.row_numbers import NumberReader

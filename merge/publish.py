@@ -119,9 +119,3 @@ def _copy(
     block = read_stretch(shards, stretch)
     write(block.lines)
     return reader.read(block)
-
-
-def sweep_leftovers(paths: Sequence[Path]) -> None:
-    """Remove what crashed publications of ``paths`` left. The caller holds the lock under which they are published."""
-    for path in paths:
-        durable.sweep(path.resolve() if path.is_symlink() else path)

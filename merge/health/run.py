@@ -13,15 +13,13 @@ from typing import Any
 from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.errors import GymEvalError, NotFoundError, UnavailableError
-from collector.settings import RetrySettings
 from merge.health.checks import Check, Verdict, parse_ignored
-from merge.health.pool import default_workers, digest_slices
+from merge.health.pool import digest_slices
 from merge.health.slices import Slice, selections_of, stretches_of
 from merge.health.summary import encode_summary, encode_verdicts, summarize
 from merge.health.tasks import in_order, mark_duplicates, number_tasks, view_tasks
+from merge.leftovers import sweep_leftovers
 from merge.lock import waiting_lock
-from merge.publish import sweep_leftovers
-from merge.shards import read_shard
 
 NO_CHECKS: frozenset[Check] = frozenset()
 
@@ -62,13 +60,13 @@ def check_health(artifacts: RunArtifacts, *, ignored: frozenset[Check] = NO_CHEC
     if not artifacts.rollouts.is_file():
         raise NotFoundError("there is no such rollouts file.", "Name one, or the directory of a run.", artifacts.rollouts)
     try:
-        return _check(artifacts, ignored, default_workers() if workers is None else workers)
+        return _check(artifacts, ignored, workers)
     except OSError as error:
         where = artifacts.rollouts if error.filename is None else error.filename
         raise UnavailableError(f"the health check cannot go on: {error.strerror}.", "Nothing was changed.", where) from error
 
 
-def _check(artifacts: RunArtifacts, ignored: frozenset[Check], workers: int) -> HealthReport:
+def _check(artifacts: RunArtifacts, ignored: frozenset[Check], workers: int | None) -> HealthReport:
     digests = list(digest_slices(_slices(artifacts), ignored, workers))
     number_tasks(digests)
     mark_duplicates(digests, ignored)
@@ -85,6 +83,10 @@ def _check(artifacts: RunArtifacts, ignored: frozenset[Check], workers: int) -> 
 
 def _slices(artifacts: RunArtifacts) -> Iterator[Slice]:
     if artifacts.manifest.is_file():
+        # numpy comes with these, and a file without a journal is checked without it.
+        from collector.settings import RetrySettings  # noqa: PLC0415
+        from merge.shards import read_shard  # noqa: PLC0415
+
         return selections_of(read_shard(artifacts, RetrySettings()))
     return stretches_of(artifacts.rollouts)
 

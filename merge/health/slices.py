@@ -12,10 +12,12 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from collector.durable import FileId
-from merge.shards import ShardView
+
+if TYPE_CHECKING:
+    from merge.shards import ShardView
 
 #: Bytes of a slice: some tens for each worker of a large file, and memory that does not count.
 _SLICE: Final = 4 << 20

@@ -80,3 +80,18 @@ def test_a_run_is_followed_by_a_check_unless_it_is_switched_off(is_on: bool, tmp
     assert done.returncode == 0, done.stderr
     assert ("health: 0 healthy, 0 unhealthy, 4 unobserved; unobserved: nothing found" in done.stderr) is is_on
     assert (project.root / "out" / "r_health.json").exists() is is_on
+
+
+def test_a_check_of_a_file_imports_no_more_than_it_needs(tmp_path: Path) -> None:
+    (tmp_path / "r.jsonl").write_text('{"_ng_task_index": 0, "_ng_rollout_index": 0}\n')
+    heavy = ["numpy", "hydra", "omegaconf", "yaml", "submitit", "asyncio", "orchestrate.rundir"]
+    code = (
+        "import sys\nfrom orchestrate.cli.main import main\n"
+        f"code = main({['eval', 'health-check', str(tmp_path / 'r.jsonl')]!r})\n"
+        f"loaded = [name for name in {heavy!r} if name in sys.modules]\n"
+        "sys.exit(f'loaded {loaded}' if loaded or code else 0)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr

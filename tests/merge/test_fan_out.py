@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from merge.command import merge_paths
-from merge.fan_out import run_tasks
+from merge.fan_out import run_tasks, share_out
 from tests.merge import jobs
 from tests.merge.build import Plan, answered, failed, fill_all, plan
 
@@ -126,3 +127,43 @@ def test_processes_that_help_die_with_the_merge(tmp_path: Path) -> None:
     stat = Path(f"/proc/{child}/stat")
     while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
         time.sleep(0.01)
+
+
+FORKLESS = """
+import os, sys
+from merge.fan_out import share_out
+fork, allowed = os.fork, [1]
+def refuse():
+    if not allowed:
+        raise OSError(11, "Resource temporarily unavailable")
+    allowed.pop()
+    return fork()
+os.fork = refuse
+print(list(share_out(abs, range(-9, 0), alone=2, workers=2)))
+"""
+
+
+def test_what_cannot_fork_twice_goes_on_alone_and_ends() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKLESS], cwd=jobs.ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert json.loads(done.stdout) == list(range(9, 0, -1))
+    assert "goes on in one process: [Errno 11] Resource temporarily unavailable" in done.stderr
+
+
+def absolute(number: int) -> tuple[int, bool]:
+    return abs(number), multiprocessing.parent_process() is not None
+
+
+def test_beside_a_thread_workers_are_started_afresh_when_the_work_allows() -> None:
+    gate = threading.Event()
+    other = threading.Thread(target=gate.wait)
+    other.start()
+    try:
+        found = list(share_out(absolute, range(-3, 0), alone=2, workers=2, may_start_afresh=True))
+    finally:
+        gate.set()
+        other.join()
+
+    assert found == [(3, True), (2, True), (1, True)]
