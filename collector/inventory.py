@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, islice
 from pathlib import Path
+from typing import NamedTuple
 
 from collector import rows
 from collector.errors import BrokenInventoryError, CorruptArtifactError
@@ -16,12 +17,25 @@ from collector.errors import BrokenInventoryError, CorruptArtifactError
 _BLOCK = 1 << 20
 
 
-def digest_of_lines(lines: Iterable[bytes]) -> str:
-    """SHA-256 over the concatenation of ``lines``, in hex."""
-    hasher = hashlib.sha256()
+class LineFacts(NamedTuple):
+    """Of the lines of an inventory: how many there are, and SHA-256 over their concatenation, in hex."""
+
+    expected: int
+    digest: str
+
+
+def facts_of_lines(lines: Iterable[bytes]) -> LineFacts:
+    """The facts of ``lines``, which are read once and not kept."""
+    hasher, expected = hashlib.sha256(), 0
     for line in lines:
         hasher.update(line)
-    return hasher.hexdigest()
+        expected += 1
+    return LineFacts(expected, hasher.hexdigest())
+
+
+def digest_of_lines(lines: Iterable[bytes]) -> str:
+    """SHA-256 over the concatenation of ``lines``, in hex."""
+    return facts_of_lines(lines).digest
 
 
 class Inventory:

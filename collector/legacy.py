@@ -1,7 +1,8 @@
 """Files that NeMo Gym wrote, without manifest and journal, taken over as a run: explicit, and marked unverified for good.
 
 Everything is read and checked before a byte changes. Then unfinished last lines are repaired, the journal of session 0 is
-published, and the manifest last. Rows stay where they are and as they are.
+published, and the manifest last. Rows stay as they are. Each file that changes is replaced as a whole under the fence: an
+importer that was stopped and outrun changes nothing when it wakes.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,8 +50,11 @@ class _Line:
     is_whole: bool
 
 
-def import_legacy(artifacts: RunArtifacts, wanted: Manifest) -> Manifest:
-    """Make the files at ``artifacts`` a run with a journal. Raises CorruptArtifactError for what no crash explains."""
+def import_legacy(artifacts: RunArtifacts, wanted: Manifest, fence: Callable[[], None] | None = None) -> Manifest:
+    """Make the files at ``artifacts`` a run with a journal. Raises CorruptArtifactError for what no crash explains.
+
+    The caller holds the shard's lock, whose loss ``fence`` tells by a FencedError, or nobody else knows the path.
+    """
     for path in (artifacts.rollouts, artifacts.inventory):
         if not path.is_file():
             raise CorruptArtifactError(path, 0, "the file is missing.", "There is nothing to resume; use a new path.")
@@ -63,12 +67,12 @@ def import_legacy(artifacts: RunArtifacts, wanted: Manifest) -> Manifest:
     migrated = _half_migrated(artifacts)
     journal = _journal(wanted.run_id, failures, successes, migrated)
     for path in (artifacts.rollouts, artifacts.failures):
-        _repair(path)
-    # Only an import that crashed behind this line leaves a journal; a run that somebody began meanwhile has a manifest, too.
-    publish = durable.publish_lines if artifacts.journal.exists() else durable.publish_new
-    publish(artifacts.journal, map(events.encode, journal))
+        _repair(path, fence)
+    with durable.staged(artifacts.journal, fence=fence) as file:
+        # One that lies there is of an import that crashed behind this line.
+        file.write_lines(map(events.encode, journal))
     manifest = wanted.model_copy(update={"inventory_digest": digest, "expected": expected, "legacy_import": True})
-    durable.publish(artifacts.manifest, manifest.encode())
+    durable.publish(artifacts.manifest, manifest.encode(), fence=fence)
     return manifest
 
 
@@ -175,7 +179,7 @@ def _is_torn(line: _Line) -> bool:
     return False
 
 
-def _repair(path: Path) -> None:
+def _repair(path: Path, fence: Callable[[], None] | None) -> None:
     """End or cut an unfinished last line; an absent file becomes an empty one."""
     if not path.exists():
         durable.create_missing(path)
@@ -185,7 +189,4 @@ def _repair(path: Path) -> None:
         last = line
     if last is None or last.is_whole:
         return
-    if _is_torn(last):
-        durable.truncate(path, last.offset)
-    else:
-        durable.end_line(path)
+    durable.renew(path, fence, size_bytes=last.offset, ending=b"" if _is_torn(last) else last.data)

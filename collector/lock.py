@@ -74,6 +74,8 @@ class ShardLock:
         #: The owner whose claims were removed because this host knows that its process is gone.
         self._dead: Holder | None = None
         self._let_go: frozenset[int] = frozenset()
+        #: Whether anything tells of an owner before us that it let go. Else there may be one that lives and does not know.
+        self.knows_owner_before = False
 
     def __enter__(self) -> Self:
         """Take the lock. Raises LockHeldError that names the holder, UnavailableError for a file system without locks."""
@@ -151,7 +153,9 @@ class ShardLock:
 
     def _learn(self) -> None:
         """What is certain of the sessions of owners before us, kept for the owner after us."""
-        note = _read_note(self._hold.note_path()) if self._hold.keeps_note else self._dead
+        lying = _read_note(self._hold.note_path())
+        note = lying if self._hold.keeps_note else self._dead
+        self.knows_owner_before = lying is not None or self._dead is not None
         past = () if note is None else (note.session, note.session_before)
         found = frozenset(session for session in past if session is not None)
         self._let_go = found if found or note is None else frozenset({-1})

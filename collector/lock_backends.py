@@ -16,6 +16,7 @@ from pathlib import Path
 
 import filelock
 
+from collector import durable
 from collector.durable import FileId
 
 
@@ -98,7 +99,11 @@ class FlockHold(Hold):
 
 
 class StrictSoftHold(Hold):
-    """Claims as files beside the lock; holds on NFS, and outlives its owner."""
+    """Claims as files beside the lock; holds on NFS, and outlives its owner.
+
+    The note beside them goes with claims that are broken. Who removes the claims by hand may leave it, so it says less than one
+    inside a lock: that an owner let go which had nothing more to do.
+    """
 
     backend = LockBackend.STRICT_SOFT
     keeps_note = False
@@ -130,6 +135,8 @@ class StrictSoftHold(Hold):
         return self._path.with_name(self._path.name + ".holder")
 
     def break_foreign(self) -> bool:
+        # First of all: a note tells whoever takes the lock that its writer let go.
+        durable.remove(self.note_path())
         for claim in self._lock.claims:
             with suppress(FileNotFoundError):
                 self._lock.force_break(claim.name)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import uuid
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -45,6 +47,33 @@ class Manifest(StrictModel):
     def encode(self) -> bytes:
         """The file's bytes: indented JSON with a final newline, since people read it."""
         return self.model_dump_json(indent=2).encode() + b"\n"
+
+
+def describe_run(
+    config: dict[str, Any],
+    *,
+    benchmark: str,
+    expected: int,
+    source_digest: str,
+    inventory_digest: str,
+    run_id: str | None = None,
+    is_legacy: bool = False,
+    is_overridden: bool = False,
+) -> Manifest:
+    """The manifest of a run of the experiment ``config``, made now; ``run_id`` is new unless given."""
+    plain = jsonl.loads(jsonl.canonical(config))
+    return Manifest(
+        run_id=run_id or uuid.uuid4().hex,
+        benchmark=benchmark,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        expected=expected,
+        source_digest=source_digest,
+        inventory_digest=inventory_digest,
+        config_digest=digest_of(plain),
+        config=plain,
+        legacy_import=is_legacy,
+        identity_overridden=is_overridden,
+    )
 
 
 def parse_manifest(data: bytes, path: Path) -> Manifest:

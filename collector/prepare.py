@@ -7,9 +7,7 @@ the same preparation repeated finishes it.
 from __future__ import annotations
 
 import hashlib
-import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +19,7 @@ from collector.artifacts import RunArtifacts
 from collector.errors import ConfigError, DatasetError, FencedError, IdentityError, RefusedError
 from collector.inventory import begins, digest_of_lines, line_blocks
 from collector.legacy import import_legacy
-from collector.manifest import Manifest, ShardPlace, check_identity, digest_of, read_manifest
+from collector.manifest import Manifest, check_identity, describe_run, read_manifest
 from collector.materialize import Materialized
 from collector.prompt import load_prompt
 from collector.settings import RunSettings, identity_of
@@ -91,21 +89,16 @@ def new_manifest(
     *,
     benchmark: str,
     targets: Collection[str] = (),
-    shard: ShardPlace | None = None,
     run_id: str | None = None,
 ) -> Manifest:
     """The manifest of a run over ``inventory``, whose rows go to ``targets``; ``run_id`` is new unless given."""
-    config = jsonl.loads(jsonl.canonical(experiment_of(settings, targets)))
-    return Manifest(
-        run_id=run_id or uuid.uuid4().hex,
+    return describe_run(
+        experiment_of(settings, targets),
         benchmark=benchmark,
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         expected=len(inventory),
         source_digest=inventory.source_digest,
         inventory_digest=inventory.digest,
-        config_digest=digest_of(config),
-        config=config,
-        shard=shard,
+        run_id=run_id,
     )
 
 
@@ -125,13 +118,13 @@ def prepare_shard(
     nobody knows the path yet.
     """
     saved = read_manifest(artifacts.manifest)
-    for path in (*artifacts.recovery_companions, artifacts.rollouts, artifacts.coverage):
+    for path in (*artifacts.recovery_companions, artifacts.rollouts, artifacts.coverage, artifacts.config):
         durable.sweep(path, fence=fence)
     if saved is not None:
-        return _reuse(artifacts, saved, manifest, is_unsafe=is_unsafe)
+        return _reuse(artifacts, saved, manifest, is_unsafe=is_unsafe, fence=fence)
     strays = _strays(artifacts, lines)
     if strays and is_unsafe:
-        return import_legacy(artifacts, manifest)
+        return import_legacy(artifacts, manifest, fence)
     if strays:
         raise RefusedError(
             f"there are files of a run without a manifest: {', '.join(path.name for path in strays)}.",
@@ -185,14 +178,16 @@ def _write_inventory(path: Path, lines: Iterable[bytes], manifest: Manifest, fen
             file.write_lines(lines)
 
 
-def _reuse(artifacts: RunArtifacts, saved: Manifest, wanted: Manifest, *, is_unsafe: bool) -> Manifest:
+def _reuse(
+    artifacts: RunArtifacts, saved: Manifest, wanted: Manifest, *, is_unsafe: bool, fence: Callable[[], None] | None
+) -> Manifest:
     try:
         check_identity(saved, wanted, artifacts.manifest)
     except IdentityError:
         if not is_unsafe:
             raise
         saved = saved.model_copy(update={"identity_overridden": True})
-        durable.publish(artifacts.manifest, saved.encode())
+        durable.publish(artifacts.manifest, saved.encode(), fence=fence)
     return saved
 
 

@@ -18,6 +18,7 @@ from collector.events import Dispatched, Event, Failed, Lost, Migrated, OmittedE
 from collector.history import History
 from collector.invalid_judge import invalid_results
 from collector.lock import ShardLock
+from collector.record import Attempt
 from collector.store import RolloutStore
 
 #: Rows made failures with one commit: so many are in memory at once.
@@ -104,12 +105,20 @@ class ShardSession:
         Who has read the row already gives its ``rollout_id``, so that it is not read again.
         """
         rollout_id = rollout_id or self.store.inventory.rollout_id(index)
-        draft = Dispatched(run_id=self.run_id, session=self.number, seq=-1, at="", rollout_id=rollout_id, attempt_index=attempt)
-        await self._committer.commit(Entry(draft, index))
+        await self._committer.commit(self._dispatched(index, attempt, rollout_id))
 
-    async def settle(self, index: int, draft: Success | Failed | OmittedEvent, row: bytes | None) -> None:
-        """Record an outcome of rollout ``index`` and its row; durable when this returns."""
-        await self._committer.commit(Entry(draft, index, row))
+    async def settle(
+        self, index: int, draft: Success | Failed | OmittedEvent, row: bytes | None, *, following: Attempt | None = None
+    ) -> None:
+        """Record an outcome of rollout ``index`` and its row, and that ``following`` leaves; durable when this returns."""
+        entries = [Entry(draft, index, row)]
+        if following is not None:
+            entries.append(self._dispatched(following.index, following.number, following.rollout_id))
+        await self._committer.commit(*entries)
+
+    def _dispatched(self, index: int, attempt: int, rollout_id: str) -> Entry:
+        draft = Dispatched(run_id=self.run_id, session=self.number, seq=-1, at="", rollout_id=rollout_id, attempt_index=attempt)
+        return Entry(draft, index)
 
     async def end(self, reason: str) -> None:
         """Say that the shard is let go, and close its files. A journal that is broken already stays as it is."""
@@ -161,8 +170,12 @@ class ShardSession:
 
 
 def _may_live(history: History, lock: ShardLock) -> bool:
-    """Whether the owner of the newest session may be alive and not know that the shard is no longer its own."""
-    return history.session not in history.ended and not lock.was_let_go_by(history.session)
+    """Whether an owner before us may be alive and not know that the shard is no longer its own.
+
+    That of the newest session, or one that was stopped before its own session began, of which no file tells.
+    """
+    has_ended = history.session in history.ended and lock.knows_owner_before
+    return not has_ended and not lock.was_let_go_by(history.session)
 
 
 def _take_over(store: RolloutStore, lock: ShardLock) -> RolloutStore:

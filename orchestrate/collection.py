@@ -76,7 +76,7 @@ async def collect_here(run: PreparedRun, progress: Progress) -> CollectResult:
             fence=lock.check,
         )
         restore_inventory(run.artifacts, run.settings, lock.check)
-        publish_config(run.artifacts, run.settings)
+        publish_config(run.artifacts, run.settings, fence=lock.check)
         return await collect(run.settings, run.artifacts, lock, job=JobFacts(), stop=stop, progress=progress)
 
 

@@ -20,15 +20,18 @@ from collector.prepare import make_agent, make_verifier
 from collector.settings import RunSettings
 
 
-def publish_config(artifacts: RunArtifacts, settings: RunSettings) -> None:
-    """Publish the masked settings beside the rollouts unless they are there already."""
+def publish_config(artifacts: RunArtifacts, settings: RunSettings, *, fence: Callable[[], None] | None = None) -> None:
+    """Publish the masked settings beside the rollouts unless they are there already.
+
+    ``fence`` tells by a FencedError that the shard's lock is lost: then nothing is replaced.
+    """
     data = masked_yaml(settings)
     try:
         if artifacts.config.read_bytes() == data:
             return
     except FileNotFoundError:
         pass
-    durable.publish(artifacts.config, data)
+    durable.publish(artifacts.config, data, fence=fence)
 
 
 def masked_yaml(settings: RunSettings) -> bytes:

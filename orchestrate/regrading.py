@@ -86,9 +86,11 @@ async def regrade_here(
         if await _is_unsafe(wanted, verifier, warn):
             run = settings_for(wanted, source, output.absolute().with_name(f"unsafe_{output.name}"))
         plan = plan_regrading(source, chosen, wanted, run, verifier)
-        result = await regrade(
-            plan, verifier, stop=_listen(), prepared=lambda: publish_config(plan.target, run), progress=progress
-        )
+
+        def prepared(fence: Callable[[], None]) -> None:
+            publish_config(plan.target, run, fence=fence)
+
+        result = await regrade(plan, verifier, stop=_listen(), prepared=prepared, progress=progress)
     return result, run
 
 

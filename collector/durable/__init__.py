@@ -4,6 +4,7 @@ Promises, on a local POSIX file system and on those network file systems that ho
 
 * ``publish`` and ``staged``: after a crash a reader sees the old file or the new one, never a mixture.
 * ``publish_new``: the same, and a file that somebody else has made meanwhile is never replaced.
+* ``discard``: files go one after the other, and none after the lock is lost.
 * ``AppendFile.append``: one write call per batch, newline included; durable after ``sync``.
 * Temporary names are hidden, carry a random part and end in ``.tmp``; ``sweep`` removes those a crash left behind.
 
@@ -11,13 +12,13 @@ Not promised: anything about hardware that acknowledges a flush it did not do.
 """
 
 from collector.durable.directory import staged_dir, write_new, write_new_lines
-from collector.durable.growing import AppendFile, create_missing, end_line, truncate
-from collector.durable.names import FileId, make_dir, remove, remove_tree, rename, sweep, sync_dir, sync_file
+from collector.durable.growing import AppendFile, create_missing, truncate
+from collector.durable.names import FileId, discard, make_dir, remove, remove_tree, rename, sweep, sync_dir, sync_file
 from collector.durable.notes import open_log, overwrite_note
 from collector.durable.publication import StagedFile, publish, publish_lines, publish_new, renew, staged
 
 __all__ = [
-    "AppendFile", "FileId", "StagedFile", "create_missing", "end_line", "make_dir", "open_log", "overwrite_note", "publish",
+    "AppendFile", "FileId", "StagedFile", "create_missing", "discard", "make_dir", "open_log", "overwrite_note", "publish",
     "publish_lines", "publish_new", "remove", "remove_tree", "rename", "renew", "staged", "staged_dir", "sweep", "sync_dir",
     "sync_file", "truncate", "write_new", "write_new_lines",
 ]  # fmt: skip

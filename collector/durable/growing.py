@@ -81,13 +81,3 @@ def truncate(path: Path, size_bytes: int) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def end_line(path: Path) -> None:
-    """Give the last line of ``path`` the newline it lacks, durably."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-    try:
-        writing.write_all(descriptor, b"\n")
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

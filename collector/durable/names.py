@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -84,26 +84,55 @@ def rename(source: Path, target: Path) -> None:
         sync_dir(source.parent)
 
 
+def discard(paths: Sequence[Path], *, fence: Callable[[], None]) -> None:
+    """Remove those of ``paths``, all of one directory, that exist, durably and in this order. Links go, not what they lead to.
+
+    ``fence`` raises when the lock is lost, as for ``staged``: the files are moved into a directory that exists before it is
+    asked, a temporary of the first path. Whoever takes the lock after that sweeps it away, and nothing more is removed.
+    """
+    temporary = temporary_name(paths[0])
+    temporary.mkdir()
+    try:
+        fence()
+        for path in paths:
+            try:
+                os.rename(path, temporary / path.name)
+            except FileNotFoundError:
+                if not temporary.is_dir():
+                    fence()
+                    raise
+            else:
+                sync_dir(path.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 def sweep(path: Path, *, fence: Callable[[], None] | None = None) -> list[Path]:
-    """Remove the temporaries that a crashed publication of ``path`` left beside it, and name them.
+    """Remove the temporaries that a crashed publication or removal of ``path`` left beside it, and name them.
 
     The caller holds the lock under which ``path`` is published; a live temporary would be removed otherwise. ``fence`` raises
     when it is lost. It is asked when the names are known: those of a later owner are not among them.
     """
-    target = target_of(path)
+    left = {entry: place for place in (path, target_of(path)) for entry in _temporaries_of(place)}
+    if fence is not None:
+        fence()
+    for entry, place in left.items():
+        with suppress(FileNotFoundError):
+            if entry.is_dir():
+                # Its owner may be about to move a file into it, and from one moment to the next it cannot.
+                gone = temporary_name(place)
+                os.rename(entry, gone)
+                shutil.rmtree(gone)
+            else:
+                os.unlink(entry)
+    return list(left)
+
+
+def _temporaries_of(target: Path) -> list[Path]:
     if not target.parent.is_dir():
         return []
     name = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}\.tmp")
-    left = [entry for entry in target.parent.iterdir() if name.fullmatch(entry.name) and not entry.is_symlink()]
-    if fence is not None:
-        fence()
-    for entry in left:
-        if entry.is_dir():
-            shutil.rmtree(entry)
-        else:
-            with suppress(FileNotFoundError):
-                os.unlink(entry)
-    return left
+    return [entry for entry in target.parent.iterdir() if name.fullmatch(entry.name) and not entry.is_symlink()]
 
 
 def target_of(path: Path) -> Path:

@@ -38,14 +38,18 @@ def publish_new(path: Path, lines: Iterable[bytes], *, fence: Callable[[], None]
         file.write_lines(lines)
 
 
-def renew(path: Path, fence: Callable[[], None]) -> None:
-    """Give ``path`` a file of its own with the same bytes; ``fence`` as for ``staged``.
+def renew(path: Path, fence: Callable[[], None] | None, *, size_bytes: int | None = None, ending: bytes = b"") -> None:
+    """Give ``path`` a file of its own with the same bytes, or the first ``size_bytes`` of them, and ``ending`` behind them.
 
-    Whoever had the old file open goes on in a file without a name: nothing that it writes is ever read again.
+    Whoever had the old file open goes on in a file without a name: nothing that it writes is ever read again. ``fence`` as
+    for ``staged``.
     """
     with staged(path, fence=fence) as new, path.open("rb", buffering=0) as old:
-        while block := old.read(writing.BLOCK):
+        left = os.fstat(old.fileno()).st_size if size_bytes is None else size_bytes
+        while left and (block := old.read(min(left, writing.BLOCK))):
             new.write(block)
+            left -= len(block)
+        new.write(ending)
 
 
 @contextmanager
@@ -56,7 +60,7 @@ def staged(
 
     A symbolic link stays and its target is replaced. The mode of an existing file is kept unless ``mode`` is given. With
     ``is_new`` nothing is replaced: FileExistsError. ``fence`` raises when the lock of ``path`` is lost. It is asked when the
-    temporary file exists: whoever takes the lock after that sweeps it away, and the last step fails with FileNotFoundError.
+    temporary file exists: whoever takes the lock after that sweeps it away, the last step fails, and ``fence`` says why.
     """
     target = names.target_of(path)
     if mode is None:
@@ -74,9 +78,11 @@ def staged(
             _link_new(temporary, target)
         else:
             os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
+        if fence is not None and isinstance(error, FileNotFoundError):
+            fence()
         raise
     finally:
         os.close(descriptor)

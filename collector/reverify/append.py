@@ -52,7 +52,7 @@ async def judge_again(
         for line in chosen.chooser.warnings():
             warn(line)
         if not len(chosen.answers):
-            _renew_coverage(artifacts, run)
+            _renew_coverage(artifacts, run, lock)
             return None
         check_rows(chosen, verifier)
         _check_verifier(artifacts, verifier)
@@ -103,11 +103,11 @@ def _choose(artifacts: RunArtifacts, wanted: ReverifySettings, run: RunSettings,
         return Chosen(Answers.of(one for one in found if one.kind is Kind.UNJUDGED), chooser)
 
 
-def _renew_coverage(artifacts: RunArtifacts, run: RunSettings) -> None:
+def _renew_coverage(artifacts: RunArtifacts, run: RunSettings, lock: ShardLock) -> None:
     """A command that was killed after its last verdict left the counts of before."""
     with RolloutStore.read(artifacts) as store:
         if store.history.sessions:
-            durable.publish(artifacts.coverage, store.coverage(run.retry).encode())
+            durable.publish(artifacts.coverage, store.coverage(run.retry).encode(), fence=lock.check)
 
 
 async def _migrate(artifacts: RunArtifacts, lock: ShardLock, run: RunSettings) -> bool:

@@ -7,23 +7,19 @@ then the new run is prepared as any other is.
 from __future__ import annotations
 
 import hashlib
-import uuid
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from collector import durable, jsonl
+from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.errors import ConfigError, RefusedError
-from collector.manifest import Manifest, check_identity, digest_of, read_manifest
+from collector.manifest import Manifest, check_identity, read_manifest
 
 #: Key of a manifest's configuration that says what the run was made from.
 REVERIFY: Final = "reverify"
 #: Files named when an output is taken; more would hide what to do.
 _SHOWN: Final = 3
-#: Beside a run's own files: what health checks and merges leave.
-_REPORTS: Final = ("_health.json", "_verdicts.jsonl", "_config.yaml")
 
 
 def check_output(
@@ -40,6 +36,8 @@ def check_output(
             cure = "Name another output; to judge failed judgements again in the run itself, use --judge-failed-only --append."
             raise RefusedError(f"the output would replace files of the run that is graded: {', '.join(taken)}.", cure, path)
     present = [file.name for file in files_of(target) if file.exists() or file.is_symlink()]
+    if directories := [file for file in files_of(target) if file.is_dir()]:
+        raise RefusedError("a directory has the name of a file of the new run.", "Name another output.", directories[0])
     saved = read_manifest(target.manifest)
     _refuse_collected(saved, target)
     if not present or overwrites or _is_unfinished(target, inventory_digest):
@@ -53,57 +51,44 @@ def check_output(
         raise RefusedError(f"the output is there already ({shown}).", cure, path)
 
 
-def new_manifest(
-    lines: Iterable[bytes], *, benchmark: str, source_digest: str, config: dict[str, Any], is_legacy: bool, is_overridden: bool
-) -> Manifest:
-    """The manifest of a run over ``lines``, which are read once and not kept."""
-    hasher, expected = hashlib.sha256(), 0
-    for line in lines:
-        hasher.update(line)
-        expected += 1
-    plain = jsonl.loads(jsonl.canonical(config))
-    return Manifest(
-        run_id=uuid.uuid4().hex,
-        benchmark=benchmark,
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        expected=expected,
-        source_digest=source_digest,
-        inventory_digest=hasher.hexdigest(),
-        config_digest=digest_of(plain),
-        config=plain,
-        legacy_import=is_legacy,
-        identity_overridden=is_overridden,
-    )
-
-
 def prepare_output(
-    target: RunArtifacts, lines: Callable[[], Iterator[bytes]], manifest: Manifest, *, overwrites: bool
+    target: RunArtifacts,
+    lines: Callable[[], Iterator[bytes]],
+    manifest: Manifest,
+    *,
+    overwrites: bool,
+    fence: Callable[[], None],
 ) -> Manifest:
-    """Make the run exist, or find it and check that it is this one; its manifest. The caller holds its lock.
+    """Make the run exist, or find it and check that it is this one; its manifest.
 
-    Raises IdentityError when it was made from other answers or with another verifier, and RefusedError when somebody put
-    something else there since ``check_output`` looked.
+    The caller holds its lock; ``fence`` tells its loss by a FencedError, and then nothing more is changed. Raises
+    IdentityError when it was made from other answers or with another verifier, and RefusedError when somebody put something
+    else there since ``check_output`` looked.
     """
-    for path in files_of(target):
-        durable.sweep(path)
+    # Metrics and reports are published under locks of their own.
+    for path in (*target.recovery_companions, target.rollouts, target.coverage, target.config):
+        durable.sweep(path, fence=fence)
     saved = read_manifest(target.manifest)
     _refuse_collected(saved, target)
     if saved is not None and not overwrites:
         check_identity(saved, manifest, target.manifest)
         if _is_cut(target.inventory, lines()):
-            durable.publish_lines(target.inventory, lines())
+            _publish(target.inventory, lines(), fence)
         return saved
     if not overwrites and not _is_unfinished(target, manifest.inventory_digest):
         raise RefusedError("files of another run appeared at the output.", "Name another output.", target.rollouts)
     durable.make_dir(target.rollouts.parent)
-    for path in files_of(target):
-        if path.exists() or path.is_symlink():
-            durable.remove(path)
-    durable.publish_lines(target.inventory, lines())
+    durable.discard(files_of(target), fence=fence)
+    _publish(target.inventory, lines(), fence)
     for path in (target.rollouts, target.failures, target.journal):
-        durable.publish(path, b"")
-    durable.publish(target.manifest, manifest.encode())
+        durable.publish(path, b"", fence=fence)
+    durable.publish(target.manifest, manifest.encode(), fence=fence)
     return manifest
+
+
+def _publish(path: Path, lines: Iterable[bytes], fence: Callable[[], None]) -> None:
+    with durable.staged(path, fence=fence) as file:
+        file.write_lines(lines)
 
 
 def _refuse_collected(saved: Manifest | None, target: RunArtifacts) -> None:
@@ -137,7 +122,9 @@ def files_of(run: RunArtifacts) -> tuple[Path, ...]:
         run.aggregate,
         run.receipt,
         run.exports,
-        *(run.companion(tag) for tag in _REPORTS),
+        run.health,
+        run.verdicts,
+        run.config,
     )
 
 

@@ -18,10 +18,11 @@ from collector import jsonl
 from collector.artifacts import RunArtifacts
 from collector.collect import CollectResult, Progress, collect
 from collector.errors import DatasetError, LockHeldError, NoTasksError
+from collector.inventory import facts_of_lines
 from collector.lock import ShardLock, is_held
-from collector.manifest import Manifest
+from collector.manifest import Manifest, describe_run
 from collector.reverify.answers import Answers, Kind, shown
-from collector.reverify.output import REVERIFY, check_output, new_manifest, prepare_output
+from collector.reverify.output import REVERIFY, check_output, prepare_output
 from collector.reverify.regrade import Regrader, SavedAgent
 from collector.reverify.selection import Chooser, Mode
 from collector.reverify.settings import ReverifySettings
@@ -36,6 +37,8 @@ from collector.verifiers.base import Verifier, VerifierSettings
 AnyVerifier = Verifier[VerifierSettings]
 #: Told each warning as it is found.
 Warn = Callable[[str], None]
+#: Called with what raises FencedError when the output's lock is lost.
+Prepared = Callable[[Callable[[], None]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +125,9 @@ def plan_regrading(
 
 
 async def regrade(
-    plan: Regrading, verifier: AnyVerifier, *, stop: StopRequest, prepared: Callable[[], None], progress: Progress | None = None
+    plan: Regrading, verifier: AnyVerifier, *, stop: StopRequest, prepared: Prepared, progress: Progress | None = None
 ) -> CollectResult:
-    """Grade what is planned, under the output's lock; ``prepared`` is called when the run exists.
+    """Grade what is planned, under the output's lock; ``prepared`` is called when the run exists, with its fence.
 
     Raises what ``collect`` raises.
     """
@@ -133,8 +136,8 @@ async def regrade(
         # What keeps it from starting, a key that is not set for example, is told before anything is written.
         pass
     with ShardLock(target.lock, since=_now()) as lock:
-        prepare_output(target, answers.lines, plan.manifest, overwrites=plan.overwrites)
-        prepared()
+        prepare_output(target, answers.lines, plan.manifest, overwrites=plan.overwrites, fence=lock.check)
+        prepared(lock.check)
         copies = chooser.mode is Mode.JUDGE_FAILED_ONLY
         return await collect(
             plan.settings,
@@ -173,11 +176,13 @@ def _manifest(source: Source, wanted: ReverifySettings, answers: Answers, verifi
         "source": source.config.get(REVERIFY),
     }
     old = source.manifests
-    return new_manifest(
-        answers.lines(),
+    lines = facts_of_lines(answers.lines())
+    return describe_run(
+        {**source.config, "verifier": verifier_identity(verifier), REVERIFY: made_from},
         benchmark=old[0].benchmark if old else benchmark,
+        expected=lines.expected,
         source_digest=old[0].source_digest if old else digest,
-        config={**source.config, "verifier": verifier_identity(verifier), REVERIFY: made_from},
+        inventory_digest=lines.digest,
         is_legacy=any(manifest.legacy_import for manifest in old) or not (old or source.is_verified),
         is_overridden=any(manifest.identity_overridden for manifest in old),
     )

@@ -16,9 +16,9 @@ from typing import Any
 
 from collector.artifacts import RunArtifacts
 from collector.settings import RunSettings
-from collector.store import RolloutStore
+from tests.collector.points import Sweep, Tried
 from tests.collector.regrading import append, by_id, prepared, regrade, write_history
-from tests.collector.shards import rows_of, write_dataset
+from tests.collector.shards import recorded, rows_of, write_dataset
 from tests.support.crash import run_in_fork
 
 #: Histories of the run that is graded, one a task.
@@ -76,18 +76,7 @@ def _write(settings: RunSettings) -> None:
         write_history(artifacts, index, history)
 
 
-def recorded(output: RunArtifacts) -> dict[str, str]:
-    """Every rollout with a recorded result, and its row; what must never change again."""
-    if not output.manifest.exists():
-        return {}
-    with RolloutStore.read(output) as store:
-        data = output.rollouts.read_bytes()
-        done = [i for i in range(len(store.inventory)) if store.history.past(i).state in {"measured", "masked", "unscored"}]
-        spans = {store.inventory.rollout_id(i): (store.history.offsets[i], store.history.lengths[i]) for i in done}
-    return {rollout: data[offset : offset + length].decode() for rollout, (offset, length) in spans.items()}
-
-
-def one_point(directory: Path, fatal: int, which: str) -> tuple[bool, Counter[str]]:
+def one_point(directory: Path, fatal: int, which: str) -> Tried:
     """Kill at disk call ``fatal``, go on to the end, and count what went wrong."""
     settings = a_run(directory, directory.with_name("template"))
     source = RunArtifacts(settings.output_jsonl_fpath)
@@ -101,9 +90,9 @@ def one_point(directory: Path, fatal: int, which: str) -> tuple[bool, Counter[st
     status, _ = run_in_fork(first, fatal)
     before, calls = recorded(output), judged(directory)
     if which != "overwrite" and run_in_fork(again, 0)[0] != 0:
-        return status != 0, Counter({"going on failed": 1})
+        return Tried(status != 0, Counter({"going on failed": 1}))
     if which == "overwrite" and status != 0 and run_in_fork(again, 0)[0] != 0:
-        return True, Counter({"replacing again failed": 1})
+        return Tried(True, Counter({"replacing again failed": 1}))
     wrong = Counter[str]()
     after, rows = recorded(output), [_name(row) for row in rows_of(output.rollouts)]
     if which != "overwrite":
@@ -117,7 +106,7 @@ def one_point(directory: Path, fatal: int, which: str) -> tuple[bool, Counter[st
     wrong["taken over wrongly"] = sum(by_id(output.rollouts)[name]["reward"] != 0.0 for name in _ANSWERED if name not in graded)
     wrong["old counts"] = json.loads(output.coverage.read_bytes())["measured"] != len(_ANSWERED)
     wrong["leftovers"] = len(list(output.rollouts.parent.glob(".*.tmp")))
-    return status != 0, +wrong
+    return Tried(status != 0, +wrong)
 
 
 def _commands(settings: RunSettings, output: RunArtifacts, which: str) -> tuple[Callable[[], None], Callable[[], None]]:
@@ -149,17 +138,9 @@ def main() -> int:
     parser.add_argument("directory", type=Path)
     parser.add_argument("which", choices=["all", "judge-failed-only", "append", "overwrite"])
     args = parser.parse_args()
-    points, wrong, fatal = 0, Counter[str](), 1
-    while True:
-        killed, found = one_point(args.directory / "point", fatal, args.which)
-        if found:
-            print(f"disk call {fatal}: {dict(found)}", file=sys.stderr)
-        wrong += found
-        if not killed:
-            break
-        points += 1
-        fatal += 1
-    print(json.dumps({"points": points, "wrong": dict(wrong)}))
+    sweep = Sweep()
+    sweep.run(args.which, lambda fatal: one_point(args.directory / "point", fatal, args.which))
+    sweep.report()
     return 0
 
 

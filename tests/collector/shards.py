@@ -82,3 +82,14 @@ def states(settings: RunSettings, retry: RetrySettings | None = None) -> dict[st
     with RolloutStore.read(RunArtifacts(settings.output_jsonl_fpath)) as store:
         counts = store.coverage(retry or settings.retry).states
     return {state.value: count for state, count in counts.items() if count}
+
+
+def recorded(artifacts: RunArtifacts) -> dict[str, str]:
+    """Every rollout with a recorded result, and its row; what must never change again."""
+    if not artifacts.manifest.exists():
+        return {}
+    with RolloutStore.read(artifacts) as store:
+        data = artifacts.rollouts.read_bytes()
+        done = [i for i in range(len(store.inventory)) if store.history.past(i).state in {"measured", "masked", "unscored"}]
+        spans = {store.inventory.rollout_id(i): (store.history.offsets[i], store.history.lengths[i]) for i in done}
+    return {rollout: data[offset : offset + length].decode() for rollout, (offset, length) in spans.items()}

@@ -6,7 +6,6 @@ Forks before any thread exists; that is why it is a program of its own and not p
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 from collections import Counter
@@ -14,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from collector.artifacts import RunArtifacts
-from collector.settings import RunSettings
 from collector.store import RolloutStore
-from tests.collector.shards import asked, fill, rollout_ids, rows_of, settings_for, write_dataset
+from tests.collector.points import Sweep, Tried
+from tests.collector.shards import asked, fill, recorded, rollout_ids, rows_of, settings_for, write_dataset
 from tests.support import testkit
 from tests.support.crash import run_in_fork
 
@@ -27,19 +26,7 @@ _TASKS = [{"n": n, "grade": n % 2} for n in range(4)] + [
 ]
 
 
-def recorded(settings: RunSettings) -> dict[str, str]:
-    """Every rollout with a recorded result, and its row; what must never change again."""
-    artifacts = RunArtifacts(settings.output_jsonl_fpath)
-    if not artifacts.manifest.exists():
-        return {}
-    with RolloutStore.read(artifacts) as store:
-        data = artifacts.rollouts.read_bytes()
-        done = [i for i in range(len(store.inventory)) if store.history.past(i).state in {"measured", "masked", "unscored"}]
-        spans = {store.inventory.rollout_id(i): (store.history.offsets[i], store.history.lengths[i]) for i in done}
-    return {rollout: data[offset : offset + length].decode() for rollout, (offset, length) in spans.items()}
-
-
-def migrate_point(directory: Path, fatal: int) -> tuple[bool, Counter[str]]:
+def migrate_point(directory: Path, fatal: int) -> Tried:
     """Kill at disk call ``fatal`` of a session that makes two results failures and retries them, resume, and count."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
@@ -51,7 +38,7 @@ def migrate_point(directory: Path, fatal: int) -> tuple[bool, Counter[str]]:
     )
     status, _ = run_in_fork(lambda: fill(migrating) and None, fatal)
     if run_in_fork(lambda: fill(migrating) and None, 0)[0] != 0:
-        return status != 0, Counter({"resume failed": 1})
+        return Tried(status != 0, Counter({"resume failed": 1}))
     artifacts = RunArtifacts(settings.output_jsonl_fpath)
     marked = [attempt_of(row) for row in rows_of(artifacts.failures)]
     events = [event for event in rows_of(artifacts.journal) if event["event"] == "migrated"]
@@ -60,16 +47,16 @@ def migrate_point(directory: Path, fatal: int) -> tuple[bool, Counter[str]]:
     wrong["migrated without a row, or twice"] = len({*marked} ^ {(e["rollout_id"], e["attempt_index"]) for e in events})
     wrong["doubled"] = len(marked) - len({*marked}) + len(results) - len({*results}) + len(events) - len(marked)
     wrong["asked again"] = asked(directory)["2-0"] - 1
-    wrong["missing"] = 3 - len(recorded(settings))
+    wrong["missing"] = 3 - len(recorded(RunArtifacts(settings.output_jsonl_fpath)))
     wrong["not migrated"] = sum((f"{n}-0", 0) not in marked for n in range(2))
-    return status != 0, +wrong
+    return Tried(status != 0, +wrong)
 
 
 def attempt_of(row: dict[str, Any]) -> tuple[str, int]:
     return f"{row['_ng_task_index']}-{row['_ng_rollout_index']}", row.get("_ng_attempt_index", 0)
 
 
-def one_point(directory: Path, fatal: int, prelude: int) -> tuple[bool, Counter[str]]:
+def one_point(directory: Path, fatal: int, prelude: int) -> Tried:
     """Kill at disk call ``fatal`` (after an earlier kill at ``prelude``), resume to the end, and count what went wrong."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
@@ -78,10 +65,10 @@ def one_point(directory: Path, fatal: int, prelude: int) -> tuple[bool, Counter[
     if prelude:
         run_in_fork(lambda: fill(settings) and None, prelude)
     status, _ = run_in_fork(lambda: fill(settings) and None, fatal)
-    before, calls = recorded(settings), asked(directory)
+    before, calls = recorded(RunArtifacts(settings.output_jsonl_fpath)), asked(directory)
     if run_in_fork(lambda: fill(settings) and None, 0)[0] != 0:
-        return status != 0, Counter({"resume failed": 1})
-    after, found = recorded(settings), rollout_ids(settings.output_jsonl_fpath)
+        return Tried(status != 0, Counter({"resume failed": 1}))
+    after, found = recorded(RunArtifacts(settings.output_jsonl_fpath)), rollout_ids(settings.output_jsonl_fpath)
     wrong: Counter[str] = Counter()
     wrong["lost"] = sum(after.get(rollout) != row for rollout, row in before.items())
     wrong["asked again"] = sum(asked(directory)[rollout] != calls[rollout] for rollout in before)
@@ -90,7 +77,7 @@ def one_point(directory: Path, fatal: int, prelude: int) -> tuple[bool, Counter[
     with RolloutStore.read(RunArtifacts(settings.output_jsonl_fpath)) as store:
         wrong["unrepaired"] = len(store.repairs.lines) + len(store.repairs.recovered) + len(store.repairs.cuts)
     wrong["leftovers"] = len(list(settings.output_jsonl_fpath.parent.glob(".*.tmp")))
-    return status != 0, +wrong
+    return Tried(status != 0, +wrong)
 
 
 def main() -> int:
@@ -101,19 +88,13 @@ def main() -> int:
     parser.add_argument("--step", type=int, default=1)
     args = parser.parse_args()
     testkit.install()
-    points, wrong = 0, Counter[str]()
-    fatal = 1
-    while True:
-        point = args.directory / "point"
-        killed, found = migrate_point(point, fatal) if args.migrate else one_point(point, fatal, args.prelude)
-        if found:
-            print(f"disk call {fatal}: {dict(found)}", file=sys.stderr)
-        wrong += found
-        if not killed:
-            break
-        points += 1
-        fatal += args.step
-    print(json.dumps({"points": points, "wrong": dict(wrong)}))
+    sweep, point = Sweep(), args.directory / "point"
+    sweep.run(
+        "migrate" if args.migrate else "fill",
+        lambda fatal: migrate_point(point, fatal) if args.migrate else one_point(point, fatal, args.prelude),
+        step=args.step,
+    )
+    sweep.report()
     return 0
 
 

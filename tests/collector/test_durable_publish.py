@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from collector import durable
+from collector.errors import FencedError
 
 
 def left_by_a_crash(path: Path) -> Path:
@@ -79,3 +80,21 @@ def test_a_directory_that_fails_is_no_success(tmp_path: Path, monkeypatch: pytes
 
     with pytest.raises(OSError, match="Input/output error"):
         durable.sync_dir(tmp_path)
+
+
+def test_files_are_removed_one_after_the_other_until_the_lock_is_lost(tmp_path: Path) -> None:
+    """It checked in time, and slept: whoever took the lock then swept away where they would be moved to."""
+    paths = [tmp_path / name for name in ("a", "b", "never there")]
+    for path in paths[:2]:
+        path.write_bytes(b"a successor's")
+
+    def sleep() -> None:
+        if not durable.sweep(paths[0]):
+            raise FencedError("the lock is lost")
+
+    with pytest.raises(FencedError):
+        durable.discard(paths, fence=sleep)
+    assert sorted(tmp_path.iterdir()) == paths[:2]
+
+    durable.discard(paths, fence=lambda: None)
+    assert not list(tmp_path.iterdir())

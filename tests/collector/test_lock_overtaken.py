@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import zlib
@@ -17,21 +18,20 @@ from collector import durable, jsonl
 from collector.artifacts import RunArtifacts
 from collector.errors import FencedError
 from collector.events import Dispatched, Success, encode
-from collector.lock import ShardLock
+from collector.lock import ShardLock, break_lock
 from collector.lock_backends import LockBackend
 from collector.outcomes import Answer, Completed, Verdict
 from collector.record import Attempt, record
 from collector.session import JobFacts, ShardSession
 from collector.settings import RunSettings
 from collector.store import RolloutStore
-from tests.collector.shards import fill, prepare, settings_for, states, write_dataset
-from tests.collector.sweep import recorded
+from tests.collector.shards import fill, prepare, recorded, settings_for, states, write_dataset
 from tests.collector.test_timeline import interrupt
 from tests.support import testkit
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("way", "least"),
     [
@@ -39,9 +39,23 @@ from tests.support import testkit
         # With the lock just taken, in the preparation, before the first event, in the middle of rows and events, and at the end.
         pytest.param(["within", "--first", "5", "20", "31", "45", "58", "--step", "3"], 50, id="side-by-side"),
         pytest.param(["thrice", "--first", "31", "45", "--step", "4"], 20, id="outrun-twice"),
+        pytest.param(["after", "--case", "imported"], 50, id="import-outrun"),
+        pytest.param(
+            ["within", "--case", "imported", "--first", "4", "8", "12", "16", "--step", "3"], 60, id="import-side-by-side"
+        ),
+        pytest.param(["after", "--case", "overridden"], 30, id="override-outrun"),
+        pytest.param(["within", "--case", "overridden", "--first", "5", "8", "--step", "3"], 20, id="override-side-by-side"),
+        pytest.param(["after", "--case", "regraded"], 90, id="regrading-outrun"),
+        pytest.param(
+            ["within", "--case", "regraded", "--first", "9", "16", "24", "--step", "5"], 50, id="regrading-side-by-side"
+        ),
+        pytest.param(["after", "--case", "replaced"], 100, id="replacement-outrun"),
+        pytest.param(
+            ["within", "--case", "replaced", "--first", "6", "12", "30", "--step", "5"], 50, id="replacement-side-by-side"
+        ),
     ],
 )
-def test_a_collector_that_wakes_before_any_disk_call_changes_nothing_of_its_successor(
+def test_an_owner_that_wakes_before_any_disk_call_changes_nothing_of_its_successor(
     tmp_path: Path, way: list[str], least: int
 ) -> None:
     command = [sys.executable, "-m", "tests.collector.overtaken", str(tmp_path / "overtaken"), *way]
@@ -51,6 +65,44 @@ def test_a_collector_that_wakes_before_any_disk_call_changes_nothing_of_its_succ
     figures = json.loads(done.stdout)
     assert figures["wrong"] == {}, done.stderr
     assert figures["points"] > least
+
+
+def test_an_owner_that_had_not_begun_its_session_meets_a_successor_on_files_of_its_own(tmp_path: Path) -> None:
+    """The session before it had ended well, so no file told of it; its first event tore the journal of its successor."""
+    write_dataset(tmp_path / "tasks.jsonl", [{"n": n, "grade": 1, "fail": n} for n in range(2)])
+    fill(settings_for(tmp_path, retry={"max_attempts": 1}))
+    settings = settings_for(tmp_path, retry={"max_attempts": 3})
+    artifacts = RunArtifacts(settings.output_jsonl_fpath)
+    with ShardLock(artifacts.lock), artifacts.journal.open("ab") as late:
+        artifacts.lock.unlink()
+
+        fill(settings)
+
+        assert artifacts.journal.stat().st_ino != os.fstat(late.fileno()).st_ino
+    assert states(settings) == {"measured": 2}
+
+
+@pytest.mark.parametrize("backend", LockBackend)
+def test_a_successor_after_an_ended_session_copies_nothing_when_its_owner_let_go(tmp_path: Path, backend: LockBackend) -> None:
+    path = tmp_path / "x.lock"
+    with ShardLock(path, backend=backend) as first:
+        assert not first.knows_owner_before
+
+    with ShardLock(path, backend=backend) as second:
+        assert second.knows_owner_before
+
+
+def test_claims_that_a_person_had_removed_tell_nothing_of_their_owner(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    lock = ShardLock(path, backend=LockBackend.STRICT_SOFT)
+    lock.__enter__()
+    note = path.with_name("x.lock.holder")
+    note.write_text(note.read_text().replace(f'"host":"{lock.holder.host}"', '"host":"n9"'))
+
+    break_lock(path)
+
+    with ShardLock(path) as successor:
+        assert not successor.knows_owner_before
 
 
 def test_a_successor_of_an_owner_that_may_live_works_on_files_of_its_own(tmp_path: Path) -> None:
@@ -127,13 +179,13 @@ def test_a_late_batch_in_the_middle_of_a_successors_records_never_wins(tmp_path:
     fill_again = settings.model_copy(update={"retry": settings.retry.model_copy(update={"max_attempts": 4})})
     with pytest.raises(FencedError):
         _slip_in(artifacts, fill_again)
-    kept = recorded(settings)
+    kept = recorded(artifacts)
 
     fill(fill_again)
 
     assert states(settings) == {"measured": 3}
-    assert {name: row for name, row in recorded(settings).items() if name in kept} == kept
-    assert '"_ng_attempt_index":1' in recorded(settings)["0-0"]
+    assert {name: row for name, row in recorded(artifacts).items() if name in kept} == kept
+    assert '"_ng_attempt_index":1' in recorded(artifacts)["0-0"]
     with RolloutStore.read(artifacts) as store:
         assert (store.history.late_events, store.repairs.ignored_rows) == (2, 0)
 

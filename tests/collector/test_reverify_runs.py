@@ -294,7 +294,7 @@ def test_what_was_collected_since_the_output_was_looked_at_is_not_replaced(tmp_p
     before = files_in(tmp_path)
 
     with pytest.raises(RefusedError):
-        prepare_output(target, lambda: iter([b"{}\n"]), manifest, overwrites=has_manifest)
+        prepare_output(target, lambda: iter([b"{}\n"]), manifest, overwrites=has_manifest, fence=lambda: None)
 
     assert files_in(tmp_path) == before
 
