@@ -20,6 +20,7 @@ from collector.prepare import make_agent, make_verifier
 from collector.session import JobFacts, ShardSession
 from collector.settings import RunSettings
 from collector.stop import StopReason, StopRequest
+from collector.store import RolloutStore
 from collector.verifiers.base import Verifier, VerifierSettings
 
 
@@ -53,11 +54,12 @@ async def collect(
     agent: Agent[AgentSettings] | None = None,
     verifier: Verifier[VerifierSettings] | None = None,
     only: Callable[[int], bool] | None = None,
+    store: RolloutStore | None = None,
 ) -> CollectResult:
     """Fill the prepared shard at ``artifacts`` under ``lock``, which the caller holds, until it is final or told to stop.
 
     ``agent`` and ``verifier`` stand in for those that ``settings`` name; ``only`` says of a rollout's task and repeat, as
-    ``task << 32 | repeat``, whether it may be dispatched.
+    ``task << 32 | repeat``, whether it may be dispatched; ``store`` is the shard as it was read under ``lock``.
 
     Raises CorruptArtifactError before any write, FencedError when the shard is lost, UnavailableError when the endpoint
     answers nobody or the verifier grades nothing. Whatever was recorded before stays recorded.
@@ -67,7 +69,7 @@ async def collect(
         # First of all: servers that are not those the run was made for are refused before a byte is written.
         answering = await stack.enter_async_context(agent or make_agent(settings))
         grading = await stack.enter_async_context(verifier or make_verifier(settings))
-        session = ShardSession.open(artifacts, lock, job, is_synced=is_synced)
+        session = ShardSession.open(artifacts, lock, job, is_synced=is_synced, store=store)
         stack.push_async_callback(session.abandon)
         if settings.retry.retry_invalid_judge_responses:
             session.migrate_invalid_judgements()

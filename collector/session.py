@@ -46,9 +46,14 @@ class ShardSession:
         self._committer = GroupCommitter(writer, self._apply)
 
     @classmethod
-    def open(cls, artifacts: RunArtifacts, lock: ShardLock, job: JobFacts, *, is_synced: bool) -> ShardSession:
-        """Validate the whole history, then repair, then begin. Nothing is written when validation refuses."""
-        store = RolloutStore.read(artifacts, for_dispatch=True)
+    def open(
+        cls, artifacts: RunArtifacts, lock: ShardLock, job: JobFacts, *, is_synced: bool, store: RolloutStore | None = None
+    ) -> ShardSession:
+        """Validate the whole history, then repair, then begin. Nothing is written when validation refuses.
+
+        ``store``: the shard as it was read under ``lock``, so that it is not read again; it is closed with the session.
+        """
+        store = store or RolloutStore.read(artifacts, for_dispatch=True)
         writer: JournalWriter | None = None
         try:
             if _may_live(store.history, lock):

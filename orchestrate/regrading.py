@@ -24,6 +24,7 @@ from collector.reverify.run import AnyVerifier, Source, Warn, choose, plan_regra
 from collector.reverify.settings import ReverifySettings, run_settings
 from collector.settings import RetrySettings, RunSettings
 from collector.stop import StopReason, StopRequest
+from collector.store import RolloutStore
 from exporters.tail import finish_benchmark
 from merge.identity import bind_inputs
 from merge.receipt import Receipt, read_receipt
@@ -37,8 +38,6 @@ from orchestrate.tail import lines_of
 
 #: Seconds that gradings in flight may take after the first Ctrl-C; the second one ends the command at once.
 _MARGIN_S: Final = 30.0
-#: Seconds in which the event loop comes to know of a signal.
-_HEARD_S: Final = 0.001
 #: Verifiers that grade nothing by themselves: the verdict came with the answer.
 _WITH_THE_ANSWER: Final = frozenset({"environment"})
 
@@ -125,23 +124,21 @@ async def append_here(
         what = f"output_jsonl_fpath: append records into the run that is graded, and this is another file: {output}."
         raise ConfigError(what, "Leave --output out, or --append.")
     stop = _listen()
-    found: list[Coverage] = []
-    left: list[Coverage] = []
+    settings = settings_for(wanted, source, source.runs[0].rollouts)
+    coverages: list[Coverage] = []
+    has_begun = False
     for artifacts in source.runs:
-        run = settings_for(wanted, source, artifacts.rollouts)
-        result = None
-        # Nothing waits in a shard without anything to judge, and a signal is heard only where something does.
-        await asyncio.sleep(_HEARD_S)
-        if not stop.is_asked:
-            result = await judge_again(artifacts, wanted, run, make_verifier(run), stop=stop, warn=warn, progress=begun())
-        if result is not None:
-            found.append(result.coverage)
-        else:
-            left.append(_coverage_of(artifacts, run.retry))
-    if not found and stop.reason is None:
+        if stop.is_asked:
+            coverages.append(await asyncio.to_thread(_coverage_of, artifacts, settings.retry))
+            continue
+        run = settings.model_copy(update={"output_jsonl_fpath": artifacts.rollouts})
+        judged = await judge_again(artifacts, wanted, run, make_verifier(run), stop=stop, warn=warn, progress=begun())
+        coverages.append(judged.coverage)
+        has_begun |= judged.has_begun
+    if not has_begun and stop.reason is None:
         what = "no judge failed on an answer that may be judged again."
         raise NoTasksError(what, "No judge was asked.", wanted.rollouts_jsonl_fpath)
-    return total([*found, *left]), stop.reason
+    return total(coverages), stop.reason
 
 
 def renew_merged(wanted: ReverifySettings, source: Source) -> str:
@@ -170,8 +167,6 @@ def renew_merged(wanted: ReverifySettings, source: Source) -> str:
 
 
 def _coverage_of(artifacts: RunArtifacts, retry: RetrySettings) -> Coverage:
-    from collector.store import RolloutStore  # noqa: PLC0415 - needed for shards that had nothing to do only
-
     with RolloutStore.read(artifacts) as store:
         return store.coverage(retry)
 

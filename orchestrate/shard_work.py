@@ -73,7 +73,8 @@ class ShardWork:
         """Take the shard's lock for as long as ``stack`` lasts, check its experiment and count it; else say why not."""
         try:
             await self._take_lock(stack)
-            check_experiment(self.artifacts, self.settings(), self._lock.check)
+            # It may ask a head server and read a whole inventory: signals and services are heeded meanwhile.
+            await asyncio.to_thread(check_experiment, self.artifacts, self.settings(), self._lock.check)
             self._count()
         except GymEvalError as error:
             self.error = error

@@ -1,19 +1,21 @@
 """A judge's second try recorded into the run itself: its journal, its budget, its lock, and no agent.
 
-The attempt of the new judgement is journalled before it leaves, and what the run's latest states allow decides.
+The attempt of the new judgement is journalled before it leaves, and what the run's latest states allow decides. The shard is
+read once: what is chosen, checked and counted is what the session then goes on with.
 """
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from collector import durable, jsonl
 from collector.artifacts import RunArtifacts
-from collector.collect import CollectResult, Progress, collect
+from collector.collect import Progress, collect
+from collector.coverage import Coverage
 from collector.errors import IdentityError, NotFoundError
-from collector.invalid_judge import invalid_results
 from collector.lock import ShardLock
 from collector.manifest import flatten, read_manifest
 from collector.reverify.answers import Answers, Kind
@@ -22,10 +24,18 @@ from collector.reverify.run import AnyVerifier, Chosen, Warn, check_rows, regrad
 from collector.reverify.selection import Chooser, Mode
 from collector.reverify.settings import ReverifySettings
 from collector.reverify.source import candidates_in
-from collector.session import JobFacts, ShardSession
+from collector.session import JobFacts
 from collector.settings import RunSettings
-from collector.stop import StopRequest
+from collector.stop import StopReason, StopRequest
 from collector.store import RolloutStore
+
+
+class Judged(NamedTuple):
+    """What the shard holds afterwards, why it was left early if it was, and whether there was anything to judge."""
+
+    coverage: Coverage
+    stopped: StopReason | None = None
+    has_begun: bool = False
 
 
 async def judge_again(
@@ -37,33 +47,36 @@ async def judge_again(
     stop: StopRequest,
     warn: Warn,
     progress: Progress | None = None,
-) -> CollectResult | None:
-    """Judge the answers of the run at ``artifacts`` whose judge failed, and record it there; None when there are none.
+) -> Judged:
+    """Judge the answers of the run at ``artifacts`` whose judge failed, and record it there.
 
-    Only the verifier is asked. Raises IdentityError for another verifier than the run's, and what ``collect`` raises.
+    Only the verifier is asked. Nothing is judged, and no row looked at, when ``stop`` was asked for before. Raises
+    IdentityError for another verifier than the run's, and what ``collect`` raises.
     """
     with ExitStack() as stack:
         lock = stack.enter_context(ShardLock(artifacts.lock, since=datetime.now(UTC).isoformat(timespec="seconds")))
         # Metrics and reports are published under locks of their own.
         for path in (*artifacts.recovery_companions, artifacts.rollouts, artifacts.coverage):
             durable.sweep(path, fence=lock.check)
-        is_flag_failure = run.retry.retry_invalid_judge_responses
-        chosen = stack.enter_context(_choose(artifacts, wanted, run, retries_invalid=is_flag_failure))
+        # Reading takes as long as the shard is large, and a signal is heard by the event loop only.
+        store = stack.enter_context(await asyncio.to_thread(RolloutStore.read, artifacts))
+        if stop.is_asked:
+            return Judged(store.coverage(run.retry), stop.reason)
+        chosen = stack.enter_context(await asyncio.to_thread(_choose, store, wanted, run))
         for line in chosen.chooser.warnings():
             warn(line)
         if not len(chosen.answers):
-            _renew_coverage(artifacts, run, lock)
-            return None
-        check_rows(chosen, verifier)
-        _check_verifier(artifacts, verifier)
+            coverage = store.coverage(run.retry)
+            if store.history.sessions:
+                # A command that was killed after its last verdict left the counts of before.
+                durable.publish(artifacts.coverage, coverage.encode(), fence=lock.check)
+            return Judged(coverage)
+        await asyncio.to_thread(_check, artifacts, chosen, verifier)
         async with verifier:
             # What keeps it from starting, a key that is not set for example, is told before anything is written.
             pass
-        if is_flag_failure and await _migrate(artifacts, lock, run):
-            # What was judged by no valid verdict lies among the failures now.
-            chosen = stack.enter_context(_choose(artifacts, wanted, run, retries_invalid=False))
         answers = chosen.answers
-        return await collect(
+        result = await collect(
             run,
             artifacts,
             lock,
@@ -73,7 +86,21 @@ async def judge_again(
             agent=SavedAgent(answers, chosen.chooser.reasons, run, copies_results=False),
             verifier=regrader(verifier, run, invalid_retryable=wanted.invalid_judge_retryable),
             only=lambda key: answers.find(key) is not None,
+            store=store,
         )
+        return Judged(result.coverage, result.stopped, has_begun=True)
+
+
+def _choose(store: RolloutStore, wanted: ReverifySettings, run: RunSettings) -> Chosen:
+    """What of the shard is judged again: of a result that the session makes a failure first, the row of that result."""
+    chooser = Chooser(Mode.JUDGE_FAILED_ONLY, run.retry, wanted.limit)
+    found = chooser.choose(candidates_in(store, retries_invalid=run.retry.retry_invalid_judge_responses))
+    return Chosen(Answers.of(one for one in found if one.kind is Kind.UNJUDGED), chooser)
+
+
+def _check(artifacts: RunArtifacts, chosen: Chosen, verifier: AnyVerifier) -> None:
+    check_rows(chosen, verifier)
+    _check_verifier(artifacts, verifier)
 
 
 def _check_verifier(artifacts: RunArtifacts, verifier: AnyVerifier) -> None:
@@ -94,32 +121,3 @@ def _check_verifier(artifacts: RunArtifacts, verifier: AnyVerifier) -> None:
     if differing:
         what = f"the run was graded by another verifier ({', '.join(differing)})."
         raise IdentityError(what, "Grade into an output of its own: one run has one verifier.", artifacts.manifest)
-
-
-def _choose(artifacts: RunArtifacts, wanted: ReverifySettings, run: RunSettings, *, retries_invalid: bool) -> Chosen:
-    chooser = Chooser(Mode.JUDGE_FAILED_ONLY, run.retry, wanted.limit)
-    with RolloutStore.read(artifacts) as store:
-        found = chooser.choose(candidates_in(store, retries_invalid=retries_invalid))
-        return Chosen(Answers.of(one for one in found if one.kind is Kind.UNJUDGED), chooser)
-
-
-def _renew_coverage(artifacts: RunArtifacts, run: RunSettings, lock: ShardLock) -> None:
-    """A command that was killed after its last verdict left the counts of before."""
-    with RolloutStore.read(artifacts) as store:
-        if store.history.sessions:
-            durable.publish(artifacts.coverage, store.coverage(run.retry).encode(), fence=lock.check)
-
-
-async def _migrate(artifacts: RunArtifacts, lock: ShardLock, run: RunSettings) -> bool:
-    """Make flagged results failures, as a resume with the same setting would; no session, and False, when there are none."""
-    with RolloutStore.read(artifacts) as store:
-        if next(iter(invalid_results(artifacts, store.history, store.inventory, store.manifest)), None) is None:
-            return False
-    session = ShardSession.open(artifacts, lock, JobFacts(), is_synced=run.durability == "fsync")
-    try:
-        session.migrate_invalid_judgements()
-    except BaseException:
-        await session.abandon()
-        raise
-    await session.end("final")
-    return True

@@ -79,7 +79,7 @@ class GymServerVerifier(Verifier[GymServerSettings]):
         return checked_servers(self.settings.of_agent)
 
     async def __aenter__(self) -> Self:
-        self._servers = running_servers(self.settings.of_agent)
+        self._servers = await running_servers(self.settings.of_agent)
         if self.settings.config_file is not None:
             check_same(self._checked, self._servers, self._targets or self._graders())
         limits = Timeouts(request_s=self.settings.timeout_s, stall_s=self.settings.timeout_s)

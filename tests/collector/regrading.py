@@ -19,7 +19,7 @@ from collector.materialize import materialize
 from collector.outcomes import Answer, Completed, Failure, FailureClass, FailureKind, Stage, Verdict
 from collector.prepare import make_verifier, new_manifest, prepare_shard, validate_rows
 from collector.record import Attempt, record
-from collector.reverify.append import judge_again
+from collector.reverify.append import Judged, judge_again
 from collector.reverify.settings import ReverifySettings
 from collector.rows import parse_stamp
 from collector.session import JobFacts, ShardSession
@@ -28,6 +28,7 @@ from collector.stop import StopRequest
 from orchestrate.masked_config import publish_config
 from orchestrate.regrading import find_source, regrade_here, settings_for
 from tests.collector.shards import rows_of
+from tests.merge.build import Plan, answered, failed, fill_all, plan
 
 #: What an attempt comes to: an interruption, a judge's failure with the answer ``A`` or without one, the agent's, a result.
 HISTORY = {
@@ -130,7 +131,7 @@ def _outcome(said: str) -> Completed | Failure:
     return replace(failure, response=response_of("A")) if "(A)" in said else failure
 
 
-def append(settings: RunSettings, **changes: Any) -> tuple[CollectResult | None, list[str]]:
+def append(settings: RunSettings, **changes: Any) -> tuple[Judged, list[str]]:
     """``--judge-failed-only --append`` on the run of ``settings``: what came of it, and what was warned of."""
     wanted = ReverifySettings.model_validate(
         {
@@ -143,7 +144,7 @@ def append(settings: RunSettings, **changes: Any) -> tuple[CollectResult | None,
     )
     warned: list[str] = []
 
-    async def run() -> CollectResult | None:
+    async def run() -> Judged:
         source = find_source(wanted)
         made = settings_for(wanted, source, source.runs[0].rollouts)
         verifier = make_verifier(made)
@@ -178,3 +179,22 @@ def regrade(rollouts: Path, output: Path, **changes: Any) -> tuple[CollectResult
 def by_id(path: Path) -> dict[str, dict[str, Any]]:
     """The rows of a file by rollout; the last one of each."""
     return {f"{row['_ng_task_index']}-{row['_ng_rollout_index']}": row for row in rows_of(path)}
+
+
+#: A verifier that needs no field of the row.
+NUMBER = {"verifier": {"type": "regex", "pattern": "four"}}
+
+
+def two_shards(directory: Path, **settings: Any) -> Plan:
+    """Task 0 says four and was graded 0, 1 has another answer, 2 was cut before it said anything, 3 has no answer."""
+    made = plan(directory / "bench", shards=2, tasks=4, **settings)
+    cut = {"id": "c", "status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}, "output": []}
+    found = {
+        0: answered(0.0), 1: answered(1.0, text="five"), 2: answered(None, masked=True, response=cut), 3: failed(),
+    }  # fmt: skip
+    fill_all(made, lambda task, _: found[task])
+    return made
+
+
+def files_in(directory: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file() and not path.name.endswith(".lock")}

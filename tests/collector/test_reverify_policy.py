@@ -129,7 +129,7 @@ def test_recorded_into_the_run_itself_the_latest_recorded_outcome_decides(
     assert [line for line in warned if warning is not None and warning in line and "0-0" in line] == warned
     assert bool(warned) == (warning is not None)
     if not judged:
-        assert (result, artifacts.rollouts.read_bytes(), artifacts.journal.read_bytes()) == (None, *before)
+        assert (result.has_begun, artifacts.rollouts.read_bytes(), artifacts.journal.read_bytes()) == (False, *before)
         return
     row = by_id(artifacts.rollouts)["0-0"]
     assert (row["reward"], row["response"]["output"][0]["content"][0]["text"]) == (1.0, "A")

@@ -44,7 +44,7 @@ class NemoGymAgent(Agent[NemoGymSettings]):
         return checked_servers(self.settings)
 
     async def __aenter__(self) -> Self:
-        self._servers = running_servers(self.settings)
+        self._servers = await running_servers(self.settings)
         if self.settings.config_file is not None:
             names = [server.name for kind in (ENVIRONMENTS, AGENTS) for server in self._checked.of_kind(kind)]
             check_same(self._checked, self._servers, names)

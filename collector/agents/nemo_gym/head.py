@@ -28,17 +28,19 @@ _SAVE = "or save the answer of /global_config_dict_yaml while they run, and name
 def checked_servers(settings: NemoGymSettings, environ: Mapping[str, str] = os.environ) -> Servers:
     """The servers that a run is prepared for: those of ``config_file`` when it is given, else the running ones.
 
-    Fetched once in the life of a process. Raises ConfigError, NotFoundError or UnavailableError.
+    Fetched once in the life of a process, and waited for: an event loop calls it in a thread. Raises ConfigError,
+    NotFoundError or UnavailableError.
     """
     if settings.config_file is not None:
         return _from_file(settings.config_file)
     return _running(settings.head_server.url, settings.head_timeout_s, environ.get(CONFIG_VARIABLE))
 
 
-def running_servers(settings: NemoGymSettings, environ: Mapping[str, str] = os.environ) -> Servers:
+async def running_servers(settings: NemoGymSettings, environ: Mapping[str, str] = os.environ) -> Servers:
     """The servers as they run now. Those that a run was just prepared for are not asked for a second time."""
     injected = environ.get(CONFIG_VARIABLE)
-    servers = _running(settings.head_server.url, settings.head_timeout_s, injected)
+    # In a thread: signals and the services of a job are heeded while the head server is asked.
+    servers = await asyncio.to_thread(_running, settings.head_server.url, settings.head_timeout_s, injected)
     # A collector that begins again in this process may meet servers that were started again, on other ports.
     forget()
     return servers
@@ -54,7 +56,7 @@ def _running(url: str, timeout_s: float, injected: str | None) -> Servers:
     if injected is not None:
         return Servers(_parse(injected, CONFIG_VARIABLE), origin=CONFIG_VARIABLE)
     with ThreadPoolExecutor(max_workers=1) as thread:
-        # A loop of its own: preparation runs outside of one in a command, and inside of one in a job.
+        # A loop of its own: whoever asks may stand inside of one.
         text = thread.submit(lambda: asyncio.run(_fetch(url, timeout_s))).result()
     return Servers(_parse(text, url), origin=url)
 

@@ -1,0 +1,122 @@
+"""Where a regrading goes: what is there is refused, gone on with or replaced, and what was collected never is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collector.artifacts import RunArtifacts
+from collector.errors import (
+    CorruptArtifactError,
+    IdentityError,
+    RefusedError,
+)
+from collector.manifest import read_manifest
+from collector.reverify.output import prepare_output
+from tests.collector.regrading import NUMBER, by_id, files_in, regrade, two_shards
+from tests.collector.shards import rows_of
+from tests.merge.build import answered, failed, fill_all, plan
+
+
+class TestTheOutput:
+    def test_what_is_there_is_refused_replaced_or_gone_on_with(self, tmp_path: Path) -> None:
+        made = two_shards(tmp_path)
+        output = tmp_path / "new.jsonl"
+        regrade(made.directory, output, **NUMBER)
+        first = read_manifest(RunArtifacts(output).manifest)
+        before = files_in(tmp_path)
+
+        with pytest.raises(RefusedError, match=r"Use --resume to go on with it, --overwrite to replace it"):
+            regrade(made.directory, output, **NUMBER)
+        assert files_in(tmp_path) == before
+        regrade(made.directory, output, resume=True, **NUMBER)
+        assert read_manifest(RunArtifacts(output).manifest) == first
+        regrade(made.directory, output, overwrite=True, verifier={"type": "regex", "pattern": "five"})
+        assert {name: row.get("reward") for name, row in by_id(output).items()} == {"0-0": 0.0, "1-0": 1.0, "2-0": None}
+
+    @pytest.mark.parametrize("flags", [{}, {"overwrite": True}, {"resume": True}], ids=["plain", "overwrite", "resume"])
+    def test_a_run_that_was_collected_is_never_replaced(self, tmp_path: Path, flags: dict[str, bool]) -> None:
+        made, other = two_shards(tmp_path), two_shards(tmp_path / "other")
+        before = files_in(tmp_path)
+
+        with pytest.raises(RefusedError, match="a run that was collected"):
+            regrade(made.directory, other.shards[0].rollouts, **NUMBER, **flags)
+        with pytest.raises(RefusedError, match="would replace files of the run that is graded"):
+            regrade(made.directory, made.shards[0].rollouts, **NUMBER, **flags)
+        assert files_in(tmp_path) == before
+
+    def test_files_without_a_manifest_are_not_gone_on_with(self, tmp_path: Path) -> None:
+        made = two_shards(tmp_path)
+        output = tmp_path / "new.jsonl"
+        output.write_text('{"_ng_task_index":0,"_ng_rollout_index":0,"reward":1}\n')
+
+        with pytest.raises(RefusedError, match="no manifest"):
+            regrade(made.directory, output, resume=True, **NUMBER)
+        assert len(rows_of(output)) == 1
+        regrade(made.directory, output, overwrite=True, **NUMBER)
+        assert len(rows_of(output)) == 3
+
+    @pytest.mark.parametrize(
+        ("changes", "words"),
+        [
+            pytest.param({"verifier": {"type": "regex", "pattern": "five"}}, "verifier.pattern", id="verifier"),
+            pytest.param({"limit": 2, **NUMBER}, "reverify.limit", id="limit"),
+        ],
+    )
+    def test_another_regrading_does_not_go_on_with_it(self, tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+        made = two_shards(tmp_path)
+        regrade(made.directory, tmp_path / "new.jsonl", **NUMBER)
+
+        with pytest.raises(IdentityError, match=words):
+            regrade(made.directory, tmp_path / "new.jsonl", resume=True, **changes)
+
+    @pytest.mark.parametrize("cut", [1, 30, 10_000])
+    def test_an_inventory_that_lost_its_end_is_made_again_from_the_source(self, tmp_path: Path, cut: int) -> None:
+        made = two_shards(tmp_path)
+        output = tmp_path / "new.jsonl"
+        regrade(made.directory, output, **NUMBER)
+        before, inventory = files_in(tmp_path), RunArtifacts(output).inventory
+        inventory.write_bytes(inventory.read_bytes()[:-cut])
+
+        regrade(made.directory, output, resume=True, **NUMBER)
+
+        after = files_in(tmp_path)
+        assert (after[inventory], after[output]) == (before[inventory], before[output])
+
+    def test_an_inventory_of_other_words_is_refused(self, tmp_path: Path) -> None:
+        made = two_shards(tmp_path)
+        output = tmp_path / "new.jsonl"
+        regrade(made.directory, output, **NUMBER)
+        inventory = RunArtifacts(output).inventory
+        inventory.write_bytes(inventory.read_bytes().replace(b"2+2?", b"2+3?"))
+
+        with pytest.raises(CorruptArtifactError, match="not the inventory"):
+            regrade(made.directory, output, resume=True, **NUMBER)
+
+    def test_a_source_that_went_on_since_is_another_source(self, tmp_path: Path) -> None:
+        made = plan(tmp_path / "bench", shards=1, tasks=2)
+        fill_all(made, lambda task, _: failed(terminal=False) if task else answered(0.0))
+        source = made.shards[0].rollouts
+        regrade(source, tmp_path / "new.jsonl", **NUMBER)
+        fill_all(made, lambda task, _: answered(1.0) if task else [])
+
+        with pytest.raises(IdentityError, match=r"reverify\.source_digest"):
+            regrade(source, tmp_path / "new.jsonl", resume=True, **NUMBER)
+
+
+@pytest.mark.parametrize("has_manifest", [True, False], ids=["a-run", "files-without-a-manifest"])
+def test_what_was_collected_since_the_output_was_looked_at_is_not_replaced(tmp_path: Path, has_manifest: bool) -> None:
+    made = two_shards(tmp_path)
+    target = made.shards[0]
+    manifest = read_manifest(target.manifest)
+    assert manifest is not None
+    if not has_manifest:
+        target.manifest.unlink()
+    before = files_in(tmp_path)
+
+    with pytest.raises(RefusedError):
+        prepare_output(target, lambda: iter([b"{}\n"]), manifest, overwrites=has_manifest, fence=lambda: None)
+
+    assert files_in(tmp_path) == before
