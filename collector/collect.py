@@ -79,13 +79,14 @@ async def collect(
         dispatcher = Dispatcher(settings, session, answering, grading, stop=stop, told=told, clock=clock, only=only)
         await dispatcher.run()
         coverage = session.store.coverage(settings.retry)
-        stopped = stop.reason or (StopReason.DISPATCH_BUDGET if dispatcher.is_drained else None)
+        stopped = stop.reason or (StopReason.DISPATCH_BUDGET if dispatcher.upcoming.is_drained else None)
         await session.end(stopped or "final")
         _publish_coverage(artifacts, coverage, lock)
-    if dispatcher.breaker.verdict is not None:
+    breaker = dispatcher.upcoming.breaker
+    if breaker.verdict is not None:
         # The endpoint that answered is not named as the one that failed.
-        where = str(artifacts.rollouts) if dispatcher.breaker.is_graders else _shown(settings.policy_base_url or "")
-        raise UnavailableError(dispatcher.breaker.verdict, dispatcher.breaker.cure, where)
+        where = str(artifacts.rollouts) if breaker.is_graders else _shown(settings.policy_base_url or "")
+        raise UnavailableError(breaker.verdict, breaker.cure, where)
     return CollectResult(coverage, stopped)
 
 

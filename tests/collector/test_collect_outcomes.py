@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from collector.artifacts import RunArtifacts
+from collector.inventory import Inventory
 from tests.collector.shards import asked, fill, rollout_ids, rows_of, settings_for, states, write_dataset
 
 
@@ -104,3 +105,23 @@ def test_text_of_any_kind_survives_unchanged(tmp_path: Path) -> None:
     assert len(found) == 2
     (row,) = [row for row in found if row["_ng_task_index"] == 1]
     assert (row["n"], row["responses_create_params"]["input"]) == (10**30, hostile)
+
+
+def test_an_answer_is_recorded_although_the_next_row_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are journalled together: what is wrong with the one must not cost the other."""
+    write_dataset(tmp_path / "tasks.jsonl", [{"n": n, "grade": 1} for n in range(3)])
+    settings = settings_for(tmp_path, num_samples_in_parallel=1)
+    read = Inventory.line
+
+    def line(self: Inventory, index: int) -> bytes:
+        if index == 1:
+            raise OSError(5, "Input/output error")
+        return read(self, index)
+
+    monkeypatch.setattr(Inventory, "line", line)
+    with pytest.raises(OSError, match="Input/output"):
+        fill(settings)
+    monkeypatch.undo()
+
+    assert states(settings) == {"measured": 1, "never_dispatched": 2}
+    assert asked(tmp_path) == {"0-0": 1}

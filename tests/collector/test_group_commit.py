@@ -92,7 +92,7 @@ def test_what_waits_behind_a_failed_batch_is_never_written() -> None:
         second = asyncio.create_task(committer.commit(ENTRY))
         await asyncio.sleep(0)
         writer.go_on.set()
-        results = await asyncio.gather(first, second, committer.commit(ENTRY), return_exceptions=True)
+        results: list[Any] = list(await asyncio.gather(first, second, committer.commit(ENTRY), return_exceptions=True))
         await committer.close()
         return results
 
@@ -117,3 +117,38 @@ def test_a_fold_that_refuses_what_was_written_is_everybodys_error() -> None:
     asyncio.run(run())
 
     assert writer.batches == [1]
+
+
+def test_what_is_committed_together_is_one_batch_and_one_wait() -> None:
+    writer, applied = SlowWriter(), []
+    writer.go_on.set()
+
+    async def run() -> None:
+        committer = GroupCommitter(writer, lambda batch, _: applied.append(len(batch)))  # type: ignore[arg-type]
+        await committer.commit(ENTRY, ENTRY)
+        await committer.close()
+
+    asyncio.run(run())
+
+    assert (writer.batches, applied) == ([2], [2])
+
+
+def test_a_batch_that_is_cancelled_while_it_is_gathered_lets_nobody_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collector.commit._GATHERED_FOR_S", 60.0)
+    writer = SlowWriter()
+    writer.go_on.set()
+
+    async def run() -> list[Any]:
+        committer = GroupCommitter(writer, lambda *_: None)  # type: ignore[arg-type]
+        await asyncio.gather(committer.commit(ENTRY), committer.commit(ENTRY))
+        before = asyncio.all_tasks()
+        waiting = asyncio.create_task(committer.commit(ENTRY))
+        await asyncio.sleep(0.01)
+        (pump,) = asyncio.all_tasks() - before - {waiting}
+        pump.cancel()
+        return list(await asyncio.wait_for(asyncio.gather(waiting, committer.commit(ENTRY), return_exceptions=True), 5))
+
+    first, second = asyncio.run(run())
+
+    assert (type(first), type(second)) == (asyncio.CancelledError, RuntimeError)
+    assert writer.batches == [2]
