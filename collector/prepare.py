@@ -9,23 +9,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
-
-from pydantic import BaseModel, ValidationError
+from typing import Any
 
 from collector import durable, jsonl
 from collector.agents.base import AGENTS, Agent, AgentSettings
 from collector.artifacts import RunArtifacts
-from collector.errors import ConfigError, DatasetError, FencedError, IdentityError, RefusedError
+from collector.errors import DatasetError, FencedError, IdentityError, RefusedError
 from collector.inventory import begins, digest_of_lines, line_blocks
 from collector.legacy import import_legacy
 from collector.manifest import Manifest, check_identity, describe_run, read_manifest
 from collector.materialize import Materialized
 from collector.prompt import load_prompt
-from collector.settings import RunSettings, identity_of
+from collector.settings import RunSettings, identity_of, validate_settings
 from collector.verifiers.base import VERIFIERS, Verifier, VerifierSettings
-
-M = TypeVar("M", bound=BaseModel)
 
 
 def make_agent(settings: RunSettings) -> Agent[AgentSettings]:
@@ -38,15 +34,6 @@ def make_verifier(settings: RunSettings) -> Verifier[VerifierSettings]:
     """The verifier that ``settings`` name, not yet entered. Raises ConfigError for an unknown one or its bad settings."""
     cls = VERIFIERS.load(settings.verifier["type"])
     return cls(validate_settings(cls.Settings, settings.verifier, "verifier"))
-
-
-def validate_settings(model: type[M], values: dict[str, Any], key: str) -> M:
-    """``values`` as ``model``. Raises ConfigError that names every problem under ``key``."""
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        problems = "; ".join(f"{'.'.join([key, *map(str, e['loc'])])}: {e['msg']}" for e in error.errors())
-        raise ConfigError(f"{problems}.", f"Keys of {key}: {', '.join(model.model_fields)}.") from error
 
 
 def experiment_of(settings: RunSettings, targets: Collection[str] = ()) -> dict[str, Any]:
