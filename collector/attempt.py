@@ -10,6 +10,7 @@ from types import UnionType
 from typing import Any, TypeVar
 
 from collector.agents.base import Agent, AgentSettings
+from collector.outcome_checks import is_reward
 from collector.outcomes import (
     Answer,
     Completed,
@@ -20,7 +21,6 @@ from collector.outcomes import (
     Omitted,
     Stage,
     Verdict,
-    is_reward,
 )
 from collector.verifiers.base import Verifier, VerifierSettings, verdict_for_truncated
 

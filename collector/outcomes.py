@@ -6,19 +6,16 @@ why (``reason``). A kind never implies a retry decision; ``terminal`` does.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import UnionType
 from typing import Any, Final, TypeAlias
+
+from collector.outcome_checks import require, require_open_keys, require_text_or_none, utf8
 
 #: Longest reason kept, in characters, as NeMo Gym's EpisodeFailure defines it.
 REASON_LIMIT: Final = 2000
 #: Longest response body kept as evidence, in characters; an ellipsis marks the cut.
 BODY_LIMIT: Final = 2000
-
-#: Keys of a saved row that only its outcome sets; a dataset's keys of these names are not copied into saved rows.
-RESULT_KEYS: Final = frozenset({"response", "reward", "mask_sample", "failure_kind", "failure_reason", "execute_only"})
 
 
 class RolloutState(StrEnum):
@@ -137,15 +134,18 @@ class Failure:
     extra: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
-        _require("Failure", str, failure_class=self.failure_class, reason=self.reason)
-        _require("Failure", str | None, kind=self.kind, exception_type=self.exception_type, response_body=self.response_body)
-        _require("Failure", bool, terminal=self.terminal, reuse_deliverable=self.reuse_deliverable)
-        _require_open_keys("failure", self.extra)
+        require("Failure", "failure_class", self.failure_class, str)
+        require("Failure", "reason", self.reason, str)
+        require("Failure", "terminal", self.terminal, bool)
+        require("Failure", "reuse_deliverable", self.reuse_deliverable, bool)
+        for name in ("kind", "exception_type", "response_body"):
+            require_text_or_none("Failure", name, getattr(self, name))
+        require_open_keys("failure", self.extra)
         if self.source is FailureSource.ENVIRONMENT and self.delivery is not Delivery.DELIVERED:
             raise ValueError("a failure reported by the environment was delivered to it")
         # The journal is UTF-8, and what a server or an exception says need not be.
         for name in ("failure_class", "kind", "reason", "exception_type"):
-            object.__setattr__(self, name, _utf8(getattr(self, name), REASON_LIMIT))
+            object.__setattr__(self, name, utf8(getattr(self, name), REASON_LIMIT))
         # Some servers answer with a number that is no status; the reason still says it.
         if self.http_status is not None and not 100 <= self.http_status <= 599:
             object.__setattr__(self, "http_status", None)
@@ -183,9 +183,9 @@ class Answer:
     truncated: bool = False
 
     def __post_init__(self) -> None:
-        _require("Answer", dict, response=self.response)
-        _require("Answer", str, text=self.text)
-        _require("Answer", bool, truncated=self.truncated)
+        require("Answer", "response", self.response, dict)
+        require("Answer", "text", self.text, str)
+        require("Answer", "truncated", self.truncated, bool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,9 +200,10 @@ class Verdict:
     extra: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
-        _require("Verdict", bool, masked=self.masked)
-        _require("Verdict", str | None, kind=self.kind, reason=self.reason)
-        _require_open_keys("verdict", self.extra)
+        require("Verdict", "masked", self.masked, bool)
+        require_text_or_none("Verdict", "kind", self.kind)
+        require_text_or_none("Verdict", "reason", self.reason)
+        require_open_keys("verdict", self.extra)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,38 +232,3 @@ class Omitted:
 
 
 Outcome: TypeAlias = Completed | Failure | Omitted
-
-
-def is_reserved(key: object) -> bool:
-    """Whether ``key`` can be no key of a verdict's extras: a result's own, an identity stamp, or no string at all."""
-    return not isinstance(key, str) or key in RESULT_KEYS or key.startswith("_ng_")
-
-
-def _require(what: str, kind: type | UnionType, /, **values: object) -> None:
-    """Raise TypeError for a value of another type: a plug-in's mistake has to show where it is made, not in the journal."""
-    for name, value in values.items():
-        if not isinstance(value, kind):
-            raise TypeError(f"{what}.{name} is {type(value).__name__}, not {getattr(kind, '__name__', kind)}")
-
-
-def _require_open_keys(what: str, extra: dict[str, Any]) -> None:
-    _require(what.capitalize(), dict, extra=extra)
-    if extra and (bad := sorted(str(key) for key in extra if is_reserved(key))):
-        raise ValueError(f"keys of a {what} that are reserved: {', '.join(bad)}")
-
-
-def _utf8(text: str | None, limit: int) -> str | None:
-    """At most ``limit`` characters of ``text``, lone surrogates replaced."""
-    if text is None or (text.isascii() and len(text) <= limit):
-        return text
-    return text[:limit].encode("utf-8", "replace").decode()
-
-
-def is_reward(value: object) -> bool:
-    """Whether ``value`` can be a score: a finite int or float. A bool, a string, NaN and infinity are not."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer beyond the largest float
-        return False

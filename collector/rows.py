@@ -13,7 +13,8 @@ import msgspec
 
 from collector import jsonl
 from collector.failure_record import FailureRecord, record_of
-from collector.outcomes import BODY_LIMIT, RESULT_KEYS, Completed, Failure, FailureClass, ServedBy
+from collector.outcome_checks import RESULT_KEYS
+from collector.outcomes import BODY_LIMIT, Completed, Failure, FailureClass, ServedBy
 
 TASK_INDEX: Final = "_ng_task_index"
 ROLLOUT_INDEX: Final = "_ng_rollout_index"

@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 from collector import jsonl, rows
 from collector.codes import Past
 from collector.errors import CorruptArtifactError, DatasetError, RefusedError
-from collector.outcomes import RESULT_KEYS
+from collector.outcome_checks import RESULT_KEYS
 
 #: Of multi-stage runs: which answer of several a row holds is not known here.
 STAGE: Final = "stage_index"

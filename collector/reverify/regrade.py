@@ -13,6 +13,7 @@ from collector.agents.base import Agent, AgentSettings
 from collector.agents.openai_responses import answer_in
 from collector.errors import CorruptArtifactError
 from collector.invalid_judge import FLAG
+from collector.outcome_checks import is_reserved
 from collector.outcomes import (
     Answer,
     Completed,
@@ -23,7 +24,6 @@ from collector.outcomes import (
     ServedBy,
     Stage,
     Verdict,
-    is_reserved,
 )
 from collector.reverify.answers import Answers, Kind, key_of
 from collector.settings import RunSettings

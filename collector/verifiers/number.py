@@ -6,6 +6,7 @@ import decimal
 import re
 from decimal import Decimal
 from functools import lru_cache
+from itertools import repeat
 from typing import Annotated, Any, Final
 
 from pydantic import Field
@@ -130,10 +131,10 @@ def _last_digit(text: str, end: int) -> int:
     window = 256
     while end > 0:
         begin = max(0, end - window)
-        place = max([text.rfind(digit, begin, end) for digit in "0123456789"])
+        place = max(map(text.rfind, "0123456789", repeat(begin), repeat(end)))
         if place >= 0:
             return place
-        end, window = begin, 2 * window
+        end, window = begin, 8 * window
     return -1
 
 

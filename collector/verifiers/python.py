@@ -15,7 +15,8 @@ from pydantic import Field
 
 from collector import jsonl
 from collector.errors import ConfigError
-from collector.outcomes import Answer, Failure, Verdict, is_reward
+from collector.outcome_checks import is_reward
+from collector.outcomes import Answer, Failure, Verdict
 from collector.settings import REPORTING, Seconds
 from collector.verifiers.base import Verifier, VerifierSettings
 from collector.verifiers.patterns import grading_failed

@@ -14,7 +14,7 @@ import msgspec
 
 from collector import jsonl, rows
 from collector.artifacts import RunArtifacts
-from collector.outcomes import is_reward
+from collector.outcome_checks import is_reward
 from collector.store import RolloutStore
 from collector.verifiers.judge_saved import INPUT_TOKENS, OUTPUT_TOKENS, tokens_of
 from orchestrate.report.text import plain

@@ -8,7 +8,8 @@ import pytest
 import uvloop
 
 from collector import jsonl
-from collector.outcomes import Answer, Failure, Verdict, is_reward
+from collector.outcome_checks import is_reward
+from collector.outcomes import Answer, Failure, Verdict
 from collector.verifiers.base import VERIFIERS
 from tests.support.model_server import ModelServer
 from tests.verifiers.grading import verifier_of

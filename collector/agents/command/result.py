@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from collector import jsonl
 from collector.masked import without_secrets
-from collector.outcomes import Verdict, is_reserved, is_reward
+from collector.outcome_checks import is_reserved, is_reward
+from collector.outcomes import Verdict
 
 #: A result is a handful of numbers; more than this is something else.
 MOST_BYTES: Final = 1 << 20

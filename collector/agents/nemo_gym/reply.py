@@ -20,9 +20,9 @@ import msgspec
 from collector import rows
 from collector.agents.openai_responses import text_in
 from collector.failure_record import EpisodeFailure
+from collector.outcome_checks import RESULT_KEYS, is_reward
 from collector.outcomes import (
     REASON_LIMIT,
-    RESULT_KEYS,
     Answer,
     Completed,
     Delivery,
@@ -32,7 +32,6 @@ from collector.outcomes import (
     Omitted,
     ServedBy,
     Verdict,
-    is_reward,
 )
 
 #: Keys that only collectors write; an environment's result must not use them.
