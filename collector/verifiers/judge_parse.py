@@ -14,12 +14,11 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, field_validator
 
 from collector.settings import StrictModel
+from collector.verifiers.json_in_text import value_in_text
 from collector.verifiers.patterns import compile_pattern
 
 #: Decoration that models put around a word.
 _DECORATION: Final = " \t\r\n*_`\"'.,;:!#[](){}<>"
-#: Objects looked at from the end of a reply; a verdict stands in one of the last.
-_MOST_OBJECTS: Final = 50
 
 
 class LastLine(StrictModel):
@@ -67,23 +66,16 @@ def last_line(text: str) -> str | None:
 
 
 def json_value(text: str, key: str) -> str | None:
-    """The value of ``key`` as text; None when no object of ``text`` has it."""
-    decoder = json.JSONDecoder()
-    begin, found_at, found = len(text), -1, None
-    for _ in range(_MOST_OBJECTS):
-        begin = text.rfind("{", 0, begin)
-        if begin < 0:
-            break
-        try:
-            value, end = decoder.raw_decode(text, begin)
-        except (ValueError, RecursionError):
-            continue
-        # An object around the one that was found is the verdict, and what it holds are its parts.
-        if key in value and (found_at < 0 or end > found_at):
-            found_at, found = begin, value[key]
-    if found_at < 0:
+    """The value of ``key`` as text, by ``JsonRule``; None when no object of ``text`` has it."""
+    found = value_in_text(text, key)
+    if found is None:
         return None
-    return found if isinstance(found, str) else json.dumps(found)
+    try:
+        value = json.loads(found)
+    except (ValueError, RecursionError):
+        # Numbers of thousands of digits and what is nested as deep: no label, and nothing that has to be understood.
+        return found
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def same_labels(labels: Collection[str]) -> list[str]:
