@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import chain, islice
@@ -35,7 +35,7 @@ def default_workers() -> int:
     return min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
 
 
-def run_tasks(tasks: Sequence[Callable[[], R]], *, is_worth_it: bool) -> Iterator[R]:
+def run_tasks(tasks: Sequence[Callable[[], R]], *, is_worth_it: bool) -> Generator[R]:
     """The result of each of ``tasks``, in order; raises what the first that fails raises.
 
     They run in this process when ``is_worth_it`` says that forking would cost more. ``share_out`` says the rest.
@@ -46,7 +46,7 @@ def run_tasks(tasks: Sequence[Callable[[], R]], *, is_worth_it: bool) -> Iterato
 
 def share_out(
     work: Callable[[T], R], items: Iterable[T], *, alone: int, workers: int | None = None, may_start_afresh: bool = False
-) -> Iterator[R]:
+) -> Generator[R]:
     """``work`` of each of ``items``, in order; raises what the first that fails raises. ``items`` is read bit by bit.
 
     Everything is done in this process when there are fewer than ``alone`` items or two ``workers`` (default: processors).

@@ -52,15 +52,6 @@ def sync_dir(path: Path) -> None:
         os.close(descriptor)
 
 
-def sync_file(path: Path) -> None:
-    """Make the bytes of ``path`` durable."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def remove(path: Path) -> None:
     """Remove the file at ``path`` if there is one, durably."""
     with suppress(FileNotFoundError):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporters.atif.bundle import PROFILES
+from exporters.atif.conversion import PROFILES
 from exporters.atif.documents import Document
 from exporters.atif.lossy import LossyProfile
 from exporters.atif.profile import Choice, Context, choose

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from exporters.atif.bundle import PROFILES
+from exporters.atif.conversion import PROFILES
 from exporters.atif.documents import Document
 from exporters.atif.lossy import LossyProfile
 from exporters.atif.profile import Choice, Context, choose
