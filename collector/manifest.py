@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 from pydantic import Field, ValidationError
 
 from collector import jsonl
+from collector.differences import differences
 from collector.errors import CorruptArtifactError, IdentityError, RefusedError
 from collector.settings import StrictModel
 
@@ -110,9 +111,9 @@ def digest_of(value: Any) -> str:
 
 def check_identity(saved: Manifest, wanted: Manifest, path: Path) -> None:
     """Raise IdentityError with every field that differs, unless both describe one experiment."""
-    differences = list(_differences(saved, wanted))
-    if differences:
-        shown = "; ".join(differences[:20]) + ("; ..." if len(differences) > 20 else "")
+    found = _differences(saved, wanted)
+    if found:
+        shown = "; ".join(found[:20]) + ("; ..." if len(found) > 20 else "")
         raise IdentityError(
             f"the saved work belongs to another experiment: {shown}.",
             "Use another output path for the new experiment, or give back the old settings.",
@@ -121,12 +122,7 @@ def check_identity(saved: Manifest, wanted: Manifest, path: Path) -> None:
 
 
 def _differences(saved: Manifest, wanted: Manifest) -> list[str]:
-    old, new = flatten(saved.config), flatten(wanted.config)
-    found = [
-        f"{key}: saved {_short(old.get(key))}, now {_short(new.get(key))}"
-        for key in sorted({*old, *new})
-        if old.get(key) != new.get(key)
-    ]
+    found = [difference.shown for difference in differences(saved.config, wanted.config)]
     if saved.source_digest != wanted.source_digest:
         found.append("the dataset's content")
     if saved.inventory_digest != wanted.inventory_digest and not found:
@@ -134,21 +130,6 @@ def _differences(saved: Manifest, wanted: Manifest) -> list[str]:
     if saved.shard != wanted.shard:
         found.append(f"the shard: saved {_place(saved.shard)}, now {_place(wanted.shard)}")
     return found
-
-
-def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested objects as ``a.b.c`` keys; lists and scalars are leaves."""
-    if isinstance(value, dict) and value:
-        flat: dict[str, Any] = {}
-        for key, item in value.items():
-            flat.update(flatten(item, f"{prefix}.{key}" if prefix else str(key)))
-        return flat
-    return {prefix: value}
-
-
-def _short(value: Any) -> str:
-    text = "nothing" if value is None else jsonl.dumps(value).decode(errors="replace")
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _place(shard: ShardPlace | None) -> str:

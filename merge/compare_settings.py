@@ -9,8 +9,9 @@ from typing import Any
 
 from collector import jsonl
 from collector.artifacts import RunArtifacts
+from collector.differences import flatten
 from collector.errors import GymEvalError
-from collector.manifest import flatten, read_manifest
+from collector.manifest import read_manifest
 from merge.receipt import read_receipt
 
 #: Characters of a value that a table shows.

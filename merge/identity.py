@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from collector import jsonl
 from collector.artifacts import RunArtifacts
+from collector.differences import differences, short
 from collector.errors import IdentityError, RefusedError
-from collector.manifest import Manifest, ShardPlace, flatten
+from collector.manifest import Manifest, ShardPlace
 from collector.moves import read_moved
 
 #: Field differences shown before the list is cut.
@@ -72,8 +72,9 @@ def _bind_places(shards: Sequence[tuple[RunArtifacts, Manifest]], place: ShardPl
 
 def _check_same_experiment(first: RunArtifacts, reference: Manifest, artifacts: RunArtifacts, manifest: Manifest) -> None:
     found = [f"the {name}" for name, differs in _facts(reference, manifest) if differs]
-    old, new = flatten(reference.config), flatten(manifest.config)
-    found += [f"{k}: {_short(old.get(k))} and {_short(new.get(k))}" for k in sorted({*old, *new}) if old.get(k) != new.get(k)]
+    found += [
+        f"{key}: {short(theirs)} and {short(ours)}" for key, theirs, ours in differences(reference.config, manifest.config)
+    ]
     if not found and reference.config_digest != manifest.config_digest:
         found = ["the configuration's digest"]
     if found:
@@ -117,11 +118,6 @@ def _ranges(indices: Sequence[int]) -> str:
         parts.append(str(begin) if begin == previous else f"{begin}-{previous}")
         begin = previous = index
     return ", ".join(parts)
-
-
-def _short(value: object) -> str:
-    text = "nothing" if value is None else jsonl.dumps(value).decode(errors="replace")
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def agent_name(manifest: Manifest) -> str:

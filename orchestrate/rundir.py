@@ -16,9 +16,10 @@ from pydantic import ValidationError
 
 from collector import durable, jsonl
 from collector.artifacts import RunArtifacts
+from collector.differences import differences
 from collector.errors import CorruptArtifactError, NotFoundError, RefusedError, StorageError
 from collector.inventory import Inventory
-from collector.manifest import Manifest, ShardPlace, flatten
+from collector.manifest import Manifest, ShardPlace
 from collector.prepare import new_manifest, write_new_shard
 from collector.settings import RunSettings
 from merge.partial import published_at
@@ -186,10 +187,9 @@ def check_same_run(saved: SubmitPlan, wanted: SubmitPlan, run: RunDir) -> None:
     """Raise RefusedError with every difference unless both plans describe one experiment."""
     if saved.identity_digest == wanted.identity_digest:
         return
-    old, new = flatten(saved.identity), flatten(wanted.identity)
-    changed = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
-    shown = "; ".join(f"{key}: saved {_short(old.get(key))}, now {_short(new.get(key))}" for key in changed[:10])
-    more = f"; and {len(changed) - 10} more" if len(changed) > 10 else ""
+    found = differences(saved.identity, wanted.identity)
+    shown = "; ".join(difference.shown for difference in found[:10])
+    more = f"; and {len(found) - 10} more" if len(found) > 10 else ""
     raise RefusedError(
         f"this run belongs to another experiment: {shown}{more}.",
         "Choose another job.name, or --new for a run beside it.",
@@ -255,8 +255,3 @@ def _resolved_yaml(plan: SubmitPlan) -> bytes:
     """The configuration as the run uses it; it can be submitted again as it stands."""
     data = plan.config.model_dump(mode="json")
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True).encode()
-
-
-def _short(value: object) -> str:
-    text = "nothing" if value is None else str(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -15,9 +15,10 @@ from collector import durable, jsonl
 from collector.artifacts import RunArtifacts
 from collector.collect import Progress, collect
 from collector.coverage import Coverage
+from collector.differences import differences
 from collector.errors import IdentityError, NotFoundError
 from collector.lock import ShardLock
-from collector.manifest import flatten, read_manifest
+from collector.manifest import read_manifest
 from collector.reverify.answers import Answers, Kind
 from collector.reverify.regrade import SavedAgent
 from collector.reverify.run import AnyVerifier, Chosen, Warn, check_rows, regrader, verifier_identity
@@ -116,8 +117,7 @@ def _check_verifier(artifacts: RunArtifacts, verifier: AnyVerifier) -> None:
         known: dict[str, Any] = saved.get("servers") or manifest.config.get("agent", {}).get("servers", {})
         differing = sorted(name for name, settings in now["servers"].items() if known.get(name) != settings)
     else:
-        old, new = flatten(saved), flatten(jsonl.loads(jsonl.canonical(now)))
-        differing = [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
+        differing = [difference.key for difference in differences(saved, jsonl.loads(jsonl.canonical(now)))]
     if differing:
         what = f"the run was graded by another verifier ({', '.join(differing)})."
         raise IdentityError(what, "Grade into an output of its own: one run has one verifier.", artifacts.manifest)
