@@ -1,6 +1,7 @@
 """What all attempts cost, those that were not selected included: seconds and tokens, beside those of the selected ones.
 
-Seconds come from the journal. Tokens come from rows: selected ones pass by anyway, the others are read here.
+Seconds come from the journal. Tokens come from rows, the policy's and its judge's apart: selected ones pass by anyway, those
+that were not selected, or are masked, are read here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -18,12 +19,15 @@ import numpy.typing as npt
 
 from collector import rows
 from collector.inventory import line_blocks
+from collector.verifiers.judge_saved import INPUT_TOKENS, OUTPUT_TOKENS
 from merge.figures import in_order, mean_of, quantile
 from merge.metrics import Metrics, present
 from merge.shards import ShardView
 from merge.table import RowTable
 
-TOKENS: Final = ("input_tokens", "output_tokens", "total_tokens")
+_POLICY_TOKENS: Final = ("input_tokens", "output_tokens", "total_tokens")
+_JUDGE_TOKENS: Final = (INPUT_TOKENS, OUTPUT_TOKENS)
+TOKENS: Final = (*_POLICY_TOKENS, *_JUDGE_TOKENS)
 _QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _SUCCESS: Final = "success"
 _OUTCOMES: Final = frozenset({_SUCCESS, "failure"})
@@ -36,20 +40,18 @@ class _Outcome(msgspec.Struct, frozen=True, gc=False):
     offset: int = -1
     length: int = 0
     elapsed_s: float | None = None
-
-
-class _Usage(msgspec.Struct, frozen=True):
-    input_tokens: int | float | None = None
-    output_tokens: int | float | None = None
-    total_tokens: int | float | None = None
+    masked: bool = False
 
 
 class _Response(msgspec.Struct, frozen=True):
-    usage: _Usage | None = None
+    usage: Any = None
 
 
 class _Row(msgspec.Struct, frozen=True):
+    # Any: what a server or a dataset wrote there may be of any shape.
     response: _Response | None = None
+    judge_input_tokens: Any = None
+    judge_output_tokens: Any = None
 
 
 _events: Final = msgspec.json.Decoder(_Outcome)
@@ -58,7 +60,7 @@ _rows: Final = msgspec.json.Decoder(_Row)
 
 @dataclass(slots=True)
 class AttemptFigures:
-    """Seconds of attempts with an outcome, of selected rows and of all others, and tokens of those others."""
+    """Seconds of attempts with an outcome, of selected rows and of all others, and tokens of rows that are in no table."""
 
     selected_s: array[float] = field(default_factory=lambda: array("d"))
     other_s: array[float] = field(default_factory=lambda: array("d"))
@@ -92,13 +94,15 @@ def _read_shard(figures: AttemptFigures, shard: ShardView, journal_size: int) ->
     # In nearly every shard each attempt has a row that was selected, and nothing needs to be looked up.
     is_plain = shard.coverage.attempts == len(shard.rows)
     selected = np.sort([] if is_plain else np.asarray(shard.rows.offsets))
-    for event in _outcomes(shard.artifacts.journal, journal_size):
-        is_selected = is_plain or (event.event == _SUCCESS and _holds(selected, event.offset))
-        if event.elapsed_s is not None:
-            (figures.selected_s if is_selected else figures.other_s).append(event.elapsed_s)
-        if not is_selected:
-            path = shard.artifacts.rollouts if event.event == _SUCCESS else shard.artifacts.failures
-            _add_tokens(figures, _bytes_at(path, event))
+    with shard.artifacts.rollouts.open("rb") as results, shard.artifacts.failures.open("rb") as failures:
+        for event in _outcomes(shard.artifacts.journal, journal_size):
+            is_success = event.event == _SUCCESS
+            is_selected = is_plain or (is_success and _holds(selected, event.offset))
+            if event.elapsed_s is not None:
+                (figures.selected_s if is_selected else figures.other_s).append(event.elapsed_s)
+            if not is_selected or event.masked:
+                file = results if is_success else failures
+                _add_tokens(figures, os.pread(file.fileno(), event.length, event.offset))
 
 
 def _holds(ordered: npt.NDArray[np.int64], value: int) -> bool:
@@ -116,11 +120,6 @@ def _outcomes(journal: Path, size: int) -> Iterator[_Outcome]:
             return
 
 
-def _bytes_at(path: Path, event: _Outcome) -> bytes:
-    with path.open("rb", buffering=0) as file:
-        return os.pread(file.fileno(), event.length, event.offset)
-
-
 def _add_tokens(figures: AttemptFigures, line: bytes) -> None:
     try:
         row = rows.parse_part(_rows, line)
@@ -128,9 +127,10 @@ def _add_tokens(figures: AttemptFigures, line: bytes) -> None:
         # A row cut off by a crash, or a usage of another shape: nothing is known of its tokens.
         return
     usage = row.response.usage if row.response else None
-    for name in TOKENS:
-        value = getattr(usage, name, None)
-        if value is not None:
+    counts = usage if isinstance(usage, dict) else {}
+    found = {name: counts.get(name) for name in _POLICY_TOKENS} | {name: getattr(row, name) for name in _JUDGE_TOKENS}
+    for name, value in found.items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
             figures.other_tokens[name].append(float(value))
 
 

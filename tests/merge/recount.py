@@ -26,6 +26,8 @@ class Recount:
         self.states: Counter[str] = Counter()
         self.expected = 0
         self.seconds: list[float] = []
+        #: Of every attempt with an outcome, its row.
+        self.attempts: list[dict[str, Any]] = []
         for shard in shards:
             self._read(shard)
 
@@ -36,6 +38,10 @@ class Recount:
         data = shard.read_bytes()
         self.expected += len(inventory)
         self.seconds += [e["elapsed_s"] for e in events if e["event"] in ("success", "failure") and e["elapsed_s"] is not None]
+        files = {"success": data, "failure": (folder / "rollouts_failures.jsonl").read_bytes()}
+        for e in events:
+            if e["event"] in files:
+                self.attempts.append(json.loads(files[e["event"]][e["offset"] : e["offset"] + e["length"]]))
         latest: dict[str, tuple[int, dict[str, Any] | None]] = {}
         for event in events:
             if event["event"] == "dispatched":
@@ -72,6 +78,11 @@ class Recount:
         rows = [r for (_, n), r in sorted(self.rows.items()) if not r["mask_sample"] and repeat in (None, n)]
         found = [row.get(field, row["response"]["usage"].get(field)) for row in rows]
         return [float(value) for value in found if isinstance(value, int | float)]
+
+    def cost(self, name: str) -> float:
+        """A count of tokens summed over all attempts: the policy's from the usage, a judge's from the row."""
+        found = [row if name.startswith("judge") else (row.get("response") or {}).get("usage", {}) for row in self.attempts]
+        return sum(counts.get(name, 0) for counts in found)
 
     def answers(self) -> dict[int, list[tuple[Any, float]]]:
         found: dict[int, list[tuple[Any, float]]] = {}

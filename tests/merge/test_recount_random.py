@@ -21,9 +21,23 @@ ANSWERS = st.sampled_from(["a", "b", None, 1, 1.0, -1, -2])
 
 
 @st.composite
+def judgements(draw: st.DrawFn) -> dict[str, int]:
+    """What a judge cost; nothing where none was asked, or its server did not count."""
+    counts = {"judge_input_tokens": draw(st.integers(0, 9)), "judge_output_tokens": draw(st.integers(1, 9))}
+    return {name: count for name, count in counts.items() if draw(st.booleans())}
+
+
+@st.composite
+def failed_judgements(draw: st.DrawFn) -> Failure:
+    usage = {"input_tokens": draw(st.integers(1, 9)), "output_tokens": draw(st.integers(0, 9))}
+    response = {"output": [], "usage": usage}
+    return Failure(failure_class="judge_invalid", reason="?", response=response, extra=draw(judgements()))
+
+
+@st.composite
 def outcomes(draw: st.DrawFn) -> Outcome:
     kind = draw(st.sampled_from(["right"] * 4 + ["masked", "unscored", "omitted", "failed", "terminal", "cut"]))
-    extra: dict[str, Any] = {"extracted_answer": draw(ANSWERS)}
+    extra: dict[str, Any] = {"extracted_answer": draw(ANSWERS), **draw(judgements())}
     usage = {"input_tokens": draw(st.integers(1, 9)), "output_tokens": draw(st.integers(0, 9))}
     match kind:
         case "right" | "masked":
@@ -43,7 +57,7 @@ def outcomes(draw: st.DrawFn) -> Outcome:
 def histories(draw: st.DrawFn) -> dict[tuple[int, int], list[Outcome]]:
     """Of every rollout its attempts: those before the last one failed or were cut; none: it was never begun."""
     tasks, repeats = draw(st.integers(1, 5)), draw(st.integers(1, 4))
-    earlier = st.sampled_from([None, Failure(failure_class="agent_run_error", reason="x")])
+    earlier = st.sampled_from([None, Failure(failure_class="agent_run_error", reason="x")]) | failed_judgements()
     found: dict[tuple[int, int], list[Outcome]] = {}
     for task in range(tasks):
         for repeat in range(repeats):
@@ -98,6 +112,8 @@ def check_metrics(entry: dict[str, Any], recount: Recount, repeats: int) -> None
         assert performance["attempts/elapsed_s/mean"] == pytest.approx(sum(recount.seconds) / len(recount.seconds))
     tokens = recount.values("output_tokens")
     assert performance.get("selected/output_tokens/total", 0) == sum(tokens)
+    for name in ("input_tokens", "output_tokens", "judge_input_tokens", "judge_output_tokens"):
+        assert performance.get(f"attempts/{name}/total", 0) == recount.cost(name)
 
 
 def check_repeats(entry: dict[str, Any], recount: Recount, repeats: int) -> None:
