@@ -95,7 +95,11 @@ def _export_problems(config: SubmitConfig) -> Iterator[str]:
                 exporter = make_exporter(name, values, artifacts)
                 place = exporter.destination
             except ConfigError as error:
-                yield f"driver.benchmarks.{benchmark}: {str(error).rstrip('.')}"
+                is_own = name in config.driver.benchmarks[benchmark].export
+                key = f"driver.benchmarks.{benchmark}.export.{name}" if is_own else f"export.{name}"
+                text = str(error).rstrip(".")
+                # Wrong settings are told under the exporter's own name for itself.
+                yield text.replace(f"export.{name}", key) if text.startswith(f"export.{name}") else f"{key}: {text}"
                 continue
             if (missing := exporter.missing()) is not None:
                 yield f"export.{name}: {missing}"

@@ -21,6 +21,7 @@ from collector.settings import RunSettings
 from collector.stop import StopReason, StopRequest
 from orchestrate.checks import run_problems
 from orchestrate.masked_config import publish_config
+from orchestrate.output_place import check_place
 
 #: Seconds that requests in flight may take after the first Ctrl-C; the second one ends the command at once.
 _MARGIN_S = 30.0
@@ -48,6 +49,7 @@ def prepare(settings: RunSettings) -> PreparedRun:
     output = settings.output_jsonl_fpath
     if output.suffix != ".jsonl" or output.is_dir():
         raise ConfigError(f"output_jsonl_fpath: {output} is not the name of a .jsonl file.")
+    check_place(output)
     artifacts = RunArtifacts(output.absolute())
     if not settings.resume_from_cache and artifacts.manifest.exists():
         what = "there is a run at this path and resume_from_cache is off."

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import yaml
 from hydra import compose, initialize_config_dir
@@ -14,13 +15,16 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import GrammarParseError, OmegaConfBaseException, UnsupportedInterpolationType
 
-from collector.errors import ConfigError
+from collector.errors import ConfigError, NotFoundError
 
 #: A submit YAML is written by people; more than this is another kind of file.
 _SIZE_LIMIT = 4 << 20
 #: Values after aliases are followed; an alias that contains itself or doubles again and again exceeds it.
 _NODE_LIMIT = 200_000
 _STORE_NAME = "_gym_eval_submit"
+#: OmegaConf's words for a reference that leads nowhere, and what says the same to who wrote it.
+_UNSET: Final = re.compile(r"Environment variable '(.+?)' not found")
+_NO_KEY: Final = re.compile(r"Interpolation key '(.+?)' not found")
 
 
 def compose_file(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
@@ -46,13 +50,15 @@ def compose_data(data: dict[str, Any], overrides: Sequence[str], *, folder: Path
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in ``path``. Raises ConfigError for anything that is not one, duplicate keys included."""
+    """The mapping in ``path``. Raises NotFoundError without a file, ConfigError for no mapping, duplicate keys included."""
     try:
         if path.stat().st_size > _SIZE_LIMIT:
             raise ConfigError(f"the file is larger than {_SIZE_LIMIT >> 20} MiB.", "Name the submit YAML.", path)
         # utf-8-sig: editors on Windows put a byte order mark in front.
         text = path.read_bytes().decode("utf-8-sig")
         data = yaml.load(text, _strict_loader())  # noqa: S506 - OmegaConf's loader constructs plain data only
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFoundError("there is no such file.", "Check the path of the YAML file.", path) from error
     except OSError as error:
         raise ConfigError(
             f"cannot be read: {(error.strerror or str(error)).lower()}.", "Check the path of the YAML file.", path
@@ -101,10 +107,23 @@ def _hydra_problem(error: Exception) -> str:
         text = (
             f"{text.partition(' See https')[0].rstrip('.')}. A text with braces, commas or colons keeps quotes: \"{key}='...'\""
         )
+    if (told := _reference_problem(error, text)) is not None:
+        return told
     text = text.partition(" 3. To sweep over it")[0].partition(" object_type=")[0]
     if isinstance(error, GrammarParseError | UnsupportedInterpolationType):
         text = f"{text.rstrip('.')}: a ${{...}} that is meant for a shell is written \\${{...}}"
     return text if text.endswith((".", "!")) else f"{text}."
+
+
+def _reference_problem(error: Exception, text: str) -> str | None:
+    """What is wrong with a ``${...}``, under the key that it stands in; None for another error."""
+    where = f"{key}: " if (key := getattr(error, "full_key", None)) else ""
+    if (unset := _UNSET.search(text)) is not None:
+        name = unset[1]
+        return f"{where}there is no variable {name}. Export it, or write a default: ${{oc.env:{name},DEFAULT}}."
+    if (missing := _NO_KEY.search(text)) is not None:
+        return f"{where}${{{missing[1]}}}: there is no such key in this file."
+    return None
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:

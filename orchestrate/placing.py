@@ -10,6 +10,7 @@ from typing import Final
 
 from collector.errors import ServiceError
 from orchestrate.config.pools import Placement
+from orchestrate.counted import counted
 
 #: What a service on another node listens on: the collector comes from outside.
 ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - the port is chosen by the job, on a node that the job has
@@ -35,7 +36,9 @@ async def find_site(where: str, placement: Placement, port: int | None, environ:
         raise ServiceError("its node pool is not in this job.", "Submit again: pools were added since.", where)
     names = (await _said(where, ["scontrol", "show", "hostnames", nodes], environ)).split()
     if placement.node >= len(names):
-        raise ServiceError(f"its node pool is not in this job, which has {len(names)} nodes.", "Submit again.", where)
+        raise ServiceError(
+            f"its node pool is not in this job, which has {counted(len(names), 'node')}.", "Submit again.", where
+        )
     node = names[placement.node]
     facts = (await _said(where, ["scontrol", "show", "node", node, "--oneliner"], environ)).split()
     # The address by which Slurm itself reaches the node: a node's own idea of its name may be a loopback address.

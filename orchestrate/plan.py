@@ -21,6 +21,7 @@ from collector.materialize import Materialized
 from collector.settings import StrictModel
 from orchestrate.config.load import Loaded
 from orchestrate.config.submit import SubmitConfig
+from orchestrate.counted import counted
 from orchestrate.names import slug
 
 FORMAT: Final = 1
@@ -146,7 +147,8 @@ def _plan_benchmark(config: SubmitConfig, name: str, source: Source) -> Benchmar
     shards, count = config.driver.benchmarks[name].shards, len(source.inventory)
     if shards > count:
         raise ConfigError(
-            f"driver.benchmarks.{name}.shards: {shards} shards for {count} rollouts.", "Ask for at most one shard a rollout."
+            f"driver.benchmarks.{name}.shards: {counted(shards, 'shard')} for {counted(count, 'rollout')}.",
+            "Ask for at most one shard a rollout.",
         )
     digest = source.inventory.digest
     return BenchmarkPlan(

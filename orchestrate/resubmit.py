@@ -13,6 +13,7 @@ from collector.retry import may_dispatch
 from collector.settings import RetrySettings
 from collector.store import RolloutStore
 from orchestrate.config.load import settings_of
+from orchestrate.counted import counted
 from orchestrate.executors.base import executor_for
 from orchestrate.generations import complete_resubmission, move, shard_locks
 from orchestrate.needs import ask_needs
@@ -134,7 +135,9 @@ def _check_free(
 
 def _shard_count(benchmark: BenchmarkPlan, rollouts: int, wanted: int | None) -> int:
     if wanted is not None and wanted > rollouts:
-        raise ConfigError(f"--shards: {wanted} shards for {rollouts} rollouts of {benchmark.name}.", "Ask for fewer.")
+        raise ConfigError(
+            f"--shards: {counted(wanted, 'shard')} for {counted(rollouts, 'rollout')} of {benchmark.name}.", "Ask for fewer."
+        )
     return min(benchmark.first_shards, rollouts) if wanted is None else wanted
 
 

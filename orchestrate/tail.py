@@ -11,6 +11,7 @@ from exporters.tail import TailResult, finish_benchmark
 from merge.partial import partial_name
 from merge.receipt import read_receipt
 from merge.tail import MergeState
+from orchestrate.counted import counted
 from orchestrate.health import choose_health
 from orchestrate.masked_config import publish_config
 from orchestrate.plan import BenchmarkPlan
@@ -57,7 +58,7 @@ def finish_partly(run: RunDir, benchmark: BenchmarkPlan, settings: RunSettings) 
 def lines_of(result: TailResult, run: RunDir, benchmark: BenchmarkPlan) -> list[str]:
     """What was done, for a log."""
     if result.state is MergeState.WAITING:
-        return [f"the benchmark waits for other shards: {result.coverage.unfinished} rollouts are unfinished"]
+        return [f"the benchmark waits for other shards: {counted(result.coverage.unfinished, 'rollout')} unfinished"]
     is_partial = result.receipt is not None and result.receipt.partial
     label = " (partial)" if is_partial else ""
     left_out = [name for name in benchmark.export if is_partial and name not in result.exports]

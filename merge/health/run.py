@@ -46,9 +46,15 @@ class HealthReport:
         issues = {check: count for check, count in self.summary["run"]["issues"].items() if count}
         shown = ", ".join(f"{check} {count}" for check, count in issues.items())
         told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict)
-        # The word alone tells nobody that nothing is wrong with such rows.
-        why = "; unobserved: nothing found, and the rows lack what some checks look at" if counts[Verdict.UNOBSERVED] else ""
-        return f"health: {told}{f' ({shown})' if shown else ''}{why}"
+        return f"health: {told}{f' ({shown})' if shown else ''}{self._why_unobserved() if counts[Verdict.UNOBSERVED] else ''}"
+
+    def _why_unobserved(self) -> str:
+        """The word alone tells nobody that nothing is wrong with such rows, and what makes them healthy."""
+        seen = self.summary["run"]["artifacts"]["coverage"].values()
+        blind = sum(bool(counts["unobserved"]) for counts in seen)
+        checks = "1 check looks" if blind == 1 else f"{blind} checks look"
+        way = "gym eval health-check names them, health_check_ignored_checks leaves them out"
+        return f"; unobserved: nothing found, and the rows lack what {checks} at ({way})"
 
 
 def check_health(artifacts: RunArtifacts, *, ignored: frozenset[Check] = NO_CHECKS, workers: int | None = None) -> HealthReport:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrate.cli.parser import CommandParser
+from orchestrate.counted import counted
 from orchestrate.run_words import RUN_WORDS
 
 if TYPE_CHECKING:
@@ -42,11 +43,13 @@ def main(argv: list[str]) -> int:
     inputs, keys = _split(args.inputs)
     from collector.errors import RequestError
     from merge.command import merge_paths
+    from orchestrate.output_place import check_place
 
     patterns = [*map(input_of, inputs), *_patterns(args.input_glob), *_patterns(keys.get("input_glob"))]
     output = args.output or keys.get("output_jsonl_fpath")
     if not patterns or output is None:
         raise RequestError("an input and an output are needed.", "Usage: gym eval aggregate RUN -o FILE.jsonl.")
+    check_place(Path(output))
     report = merge_paths(
         patterns,
         Path(output),
@@ -182,18 +185,18 @@ def _lines(report: MergeReport, coverage: dict[str, Any], merged: Any) -> list[s
     from orchestrate.cli.tables import kinds_of, score_of, states_of
 
     lines = [f"score     {score_of(report.coverage, is_expected_known=report.is_expected_known)}"]
-    counted = coverage.get("counted_as_zero")
-    if counted:
-        total = counted["measured"] + counted["failures_counted_as_zero"] + counted["imputed"]
-        mean = counted["mean_reward_with_zeros"]
+    zeros = coverage.get("counted_as_zero")
+    if zeros:
+        total = zeros["measured"] + zeros["failures_counted_as_zero"] + zeros["imputed"]
+        mean = zeros["mean_reward_with_zeros"]
         lines.append(
             f"with 0s   {'no score' if mean is None else f'{mean:.4g}'} ({total}/{coverage['expected']}): "
-            f"{counted['measured']} measured, {counted['failures_counted_as_zero']} failures counted as 0, "
-            f"{counted['imputed']} missing imputed as 0"
+            f"{zeros['measured']} measured, {counted(zeros['failures_counted_as_zero'], 'failure')} counted as 0, "
+            f"{zeros['imputed']} missing imputed as 0"
         )
     lines.append(f"rollouts  {states_of(report.coverage)}")
     if report.coverage.truncated:
-        lines.append(f"truncated {report.coverage.truncated} answers stopped at a token limit")
+        lines.append(f"truncated {counted(report.coverage.truncated, 'answer')} stopped at a token limit")
     if report.coverage.failures_by_kind:
         lines.append(f"failures  {kinds_of(report.coverage.failures_by_kind)}")
     if report.coverage.partial:

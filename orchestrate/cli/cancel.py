@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from orchestrate.cli.parser import CommandParser
+from orchestrate.counted import counted
 from orchestrate.run_words import SUBMITTED_WORDS
 
 if TYPE_CHECKING:
@@ -36,12 +37,17 @@ def _parser() -> CommandParser:
     parser = CommandParser(
         prog="gym eval cancel",
         description="Stop the jobs of a run; nothing recorded is lost. Example: gym eval cancel math-1f2e3d4c --shard 3",
-        epilog="Submit again to go on.",
+        epilog="With --finish or without, the same gym eval submit goes on from there.",
     )
     parser.add_argument("run", nargs="?", metavar="RUN", help=f"{SUBMITTED_WORDS}; default: the last one")
     parser.add_argument("--benchmark", metavar="NAME", help="only the jobs of this benchmark")
     parser.add_argument("--shard", type=int, metavar="I", help="only the job of this shard")
-    parser.add_argument("--finish", action="store_true", help="let requests in flight finish, then merge what is there")
+    parser.add_argument(
+        "--finish",
+        action="store_true",
+        help="give requests in flight 3 seconds to finish; when the jobs have ended, merge and export what is recorded, "
+        "as rollouts.partial.jsonl where rollouts are left",
+    )
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
     return parser
 
@@ -53,11 +59,13 @@ def _say(text: str) -> None:
 def _as_text(run: RunDir, done: Cancelled) -> str:
     # A packed job stands there once for each of its shards.
     ended = len({job.job_id for job in done.stopped} - {job.job_id for job in done.left})
-    lines = [f"{ended} jobs ended." if done.stopped else "No job was waiting or running."]
+    lines = [f"{counted(ended, 'job')} ended." if done.stopped else "No job was waiting or running."]
     lines += [f"still there: {job.shown}, {job.fact.state.lower()}" for job in done.left]
     lines += [f"{name}: {text}" for name, text in done.merges.items()]
     if done.open_tokens:
-        lines.append(f"{len(done.open_tokens)} submissions were never answered: run the same command again in two minutes.")
+        lines.append(
+            f"never answered: {counted(len(done.open_tokens), 'submission')}. Run the same command again in two minutes."
+        )
     lines.append(f"Go on with the same gym eval submit, or look at it: gym eval status {run.root.name}")
     return "\n".join(lines)
 
@@ -82,4 +90,6 @@ def _check(run: RunDir, done: Cancelled) -> None:
 
     if done.left:
         shown = ", ".join(job.shown for job in done.left[:5])
-        raise UnavailableError(f"{len(done.left)} jobs have not ended: {shown}.", "Run the same command again.", run.root)
+        raise UnavailableError(
+            f"{counted(len(done.left), 'job')} did not end: {shown}.", "Run the same command again.", run.root
+        )

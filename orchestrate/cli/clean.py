@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from orchestrate.cli.parser import CommandParser
+from orchestrate.counted import counted
 from orchestrate.run_words import WHOLE_WORDS
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def _as_text(removals: list[Removal], *, is_done: bool) -> str:
     verb = "removed" if is_done else "would remove"
     lines: list[str] = []
     for removal in removals:
-        what = "the whole run" if removal.is_everything else f"{len(removal.paths)} files"
+        what = "the whole run" if removal.is_everything else counted(len(removal.paths), "file")
         lines.append(f"{removal.run.root}: {verb} {what}, {removal.size_bytes / 1e6:.1f} MB")
         if not is_done:
             lines += [f"  {path}" for path in removal.paths]

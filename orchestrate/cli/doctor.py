@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrate.cli.parser import CommandParser
+from orchestrate.counted import counted
 
 if TYPE_CHECKING:
     from orchestrate.config.compute import SlurmCompute
@@ -86,7 +87,7 @@ def _load(file: Path) -> tuple[Loaded | None, list[Finding]]:
         check_loaded(loaded, where=file)
     except GymEvalError as error:
         return None, [fail("configuration", str(error), "")]
-    return loaded, [ok("configuration", f"{file}: {len(loaded.config.driver.benchmarks)} benchmarks")]
+    return loaded, [ok("configuration", f"{file}: {counted(len(loaded.config.driver.benchmarks), 'benchmark')}")]
 
 
 def _slurm_of(loaded: Loaded | None) -> SlurmCompute | None:

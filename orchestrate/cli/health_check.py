@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from orchestrate.cli.parser import CommandParser
+from orchestrate.counted import counted
 from orchestrate.run_words import RUN_WORDS
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def _as_text(run: RunArtifacts, report: HealthReport) -> str:
             str(run.rollouts),
             f"  {report.line}",
             table(["  check", "findings", "evaluated", "without evidence"], rows),
-            f"  {len(report.summary['tasks'])} tasks, {flagged} of them flagged",
+            f"  {counted(len(report.summary['tasks']), 'task')}, {flagged} of them flagged",
             f"  {report.health}",
             f"  {report.verdicts}",
         ]

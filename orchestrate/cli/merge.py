@@ -24,7 +24,9 @@ def main(argv: list[str]) -> int:
         raise RequestError("an input and an output are needed.", "Usage: gym eval merge RUN -o FILE.jsonl.")
     from merge.command import merge_paths
     from orchestrate.cli.aggregate import input_of, tell
+    from orchestrate.output_place import check_place
 
+    check_place(args.output)
     inputs = [input_of(word) for word in args.inputs]
     return tell(merge_paths(inputs, args.output, allow_partial=args.allow_partial), as_json=args.json)
 

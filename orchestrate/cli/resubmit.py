@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from orchestrate.cli.parser import CommandParser
+from orchestrate.counted import counted
 from orchestrate.run_words import WHOLE_WORDS
 
 if TYPE_CHECKING:
@@ -74,5 +75,5 @@ def _as_text(result: Resubmission) -> str:
     verb = "would move" if result.submittal is None else "moved"
     lines = [f"run {result.run.root.name}  {result.run.root}"]
     for name, count in result.rollouts.items():
-        lines.append(f"  {name}: {verb} {count} rollouts to {result.shards[name]} new shards")
+        lines.append(f"  {name}: {verb} {counted(count, 'rollout')} to {counted(result.shards[name], 'new shard')}")
     return "\n".join(lines)

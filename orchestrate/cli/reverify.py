@@ -49,6 +49,7 @@ def main(argv: list[str]) -> int:
     wanted = _settings(args)
     from orchestrate.outcome import check_outcome
 
+    _check_files(wanted)
     coverage, stopped, where = _append(wanted) if wanted.append else _regrade(wanted)
     print(_as_json(coverage) if args.json else _as_text(coverage), end="")
     check_outcome(coverage, f"{where}{f' ({stopped})' if stopped else ''}")
@@ -106,6 +107,17 @@ def _settings(args: argparse.Namespace) -> ReverifySettings:
         # Problems between keys are told of the whole, and name their keys.
         problems = [_with_flag(problem.removeprefix("the file: ")) for problem in problems_of(error, ReverifySettings)]
         raise ConfigError("; ".join(problems) + ".", where=where) from error
+
+
+def _check_files(wanted: ReverifySettings) -> None:
+    from collector.errors import NotFoundError
+    from orchestrate.output_place import check_place
+
+    inputs = wanted.materialized_inputs_jsonl_fpath
+    if inputs is not None and not inputs.exists():
+        raise NotFoundError("there is no such file.", "Check --inputs.", inputs)
+    if wanted.output_jsonl_fpath is not None:
+        check_place(wanted.output_jsonl_fpath)
 
 
 def _with_flag(problem: str) -> str:

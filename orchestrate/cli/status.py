@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from orchestrate.cli.parser import CommandParser
+from orchestrate.counted import counted
 from orchestrate.run_words import SUBMITTED_WORDS
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def warnings_of(coverage: Coverage) -> list[str]:
     if coverage.suspects:
         lines.append(f"in flight each time their collector died: {', '.join(coverage.suspects)}; see gym eval why")
     if coverage.truncated:
-        lines.append(f"{coverage.truncated} answers were cut by the token limit")
+        lines.append(f"{counted(coverage.truncated, 'answer')} cut by the token limit")
     if not coverage.identity_verified:
         lines.append("the saved work was taken over unverified")
     return lines

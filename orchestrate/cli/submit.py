@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrate.cli.parser import CommandParser
+from orchestrate.counted import counted
 
 if TYPE_CHECKING:
     from orchestrate.config.load import Loaded
@@ -183,7 +184,9 @@ def _summary(plan: SubmitPlan, planned: list[JobBatch]) -> str:
     if pack > 1:
         count = sum(len(batch.jobs) for batch in planned if not batch.is_finisher)
         how = "one after the other" if at_once == 1 else f"{at_once} at a time"
-        lines.append(f"packed     {count} jobs in all, each fills up to {pack} shards, {how}, with its services started once")
+        lines.append(
+            f"packed     {counted(count, 'job')} in all, each fills up to {pack} shards, {how}, with its services started once"
+        )
     return "\n".join(lines)
 
 
@@ -194,7 +197,7 @@ def _batch_text(batch: JobBatch) -> str:
     if batch.is_packed:
         each = ["; ".join(f"{unit.benchmark.name} shard {unit.index}" for unit in job) for job in batch.jobs[:_JOBS_SHOWN]]
         more = f" and {len(batch.jobs) - _JOBS_SHOWN} more" if len(batch.jobs) > _JOBS_SHOWN else ""
-        return f"{len(batch.jobs)} packed jobs: {' | '.join(each)}{more}"
+        return f"{counted(len(batch.jobs), 'packed job')}: {' | '.join(each)}{more}"
     indexes = list(batch.of(name))
     first, last = indexes[0], indexes[-1]
     return f"{name}: " + (f"shard {first}" if first == last else f"{len(indexes)} shards, {first} to {last}")
@@ -230,7 +233,8 @@ def _as_text(result: Submittal) -> str:
         parts += [f"{len(jobs)} submitted ({_job_text(jobs)})"] if jobs else []
         parts += [f"finisher {result.finishers[benchmark.name]}"] if benchmark.name in result.finishers else []
         lines.append(
-            f"  {benchmark.name}: {benchmark.expected} rollouts in {benchmark.shards} shards: {', '.join(parts) or '-'}"
+            f"  {benchmark.name}: {counted(benchmark.expected, 'rollout')} in {counted(benchmark.shards, 'shard')}: "
+            f"{', '.join(parts) or '-'}"
         )
     lines.append(f"Follow it with: gym eval status {result.plan.name}")
     return "\n".join(lines)

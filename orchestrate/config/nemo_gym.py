@@ -28,6 +28,9 @@ FIXED_KEYS: Final[Mapping[str, tuple[Any, str]]] = {
     "count_missing_rollouts_as_zero": (False, "give it to gym eval aggregate"),
     "health_check_workers": (None, "the health check chooses for itself"),
 }
+#: Keys that make NeMo Gym start servers for the benchmark.
+_STARTS_SERVERS: Final = frozenset({"config_paths", "benchmark", "environment", "resources_server", "split", "model_type"})
+_ELSEWHERE: Final = "is not supported: servers are not started; NeMo Gym's gym env start does, then agent nemo_gym (--no-serve)"
 
 
 class Translated(NamedTuple):
@@ -38,13 +41,15 @@ class Translated(NamedTuple):
 
 
 def from_nemo_gym(run: Mapping[str, Any]) -> Translated:
-    """``run`` with NeMo Gym's keys in their places when its agent is NeMo Gym's; any other ``run`` as it stands."""
+    """``run`` with NeMo Gym's keys in their places when its agent is NeMo Gym's; of any other ``run`` only the problems."""
+    problems = [f"{key}: {_ELSEWHERE}" for key in sorted(_STARTS_SERVERS & run.keys())]
+    run = {key: value for key, value in run.items() if key not in _STARTS_SERVERS}
     agent = run.get("agent")
     agent = {"type": agent} if isinstance(agent, str) else agent
     if not isinstance(agent, Mapping) or agent.get("type") != AGENT:
-        return Translated(dict(run), [])
+        return Translated(run, problems)
     found: dict[str, Any] = {key: value for key, value in run.items() if key not in AGENT_KEYS | RETRY_KEYS | FIXED_KEYS.keys()}
-    problems = [problem for key in FIXED_KEYS.keys() & run.keys() if (problem := _fixed(key, run[key]))]
+    problems += [problem for key in FIXED_KEYS.keys() & run.keys() if (problem := _fixed(key, run[key]))]
     inner = {key: run[key] for key in AGENT_KEYS & run.keys() if run[key] is not None}
     problems += [f"{key}: stands beside agent.{key}; write it once" for key in inner.keys() & agent.keys()]
     found["agent"] = {**agent, **inner}

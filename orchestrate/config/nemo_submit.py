@@ -39,8 +39,6 @@ _SERVICE_TYPES: Final[Mapping[str, str]] = {
 }
 #: Keys of the driver that commands of benchmarks use.
 _FOR_COMMANDS: Final = frozenset({"container", "mounts"})
-#: Keys of ``run`` that make NeMo Gym start servers for the benchmark.
-_STARTS_SERVERS: Final = ("config_paths", "benchmark", "environment", "resources_server", "split", "model_type")
 _OTEL: Final = "telemetry is not exported: remove the section, or set otel.enabled: false"
 
 
@@ -110,10 +108,7 @@ def _benchmark(path: str, entry: Any, problems: list[str]) -> Any:
     if "resumable" in found:
         found["requeue"] = {**_requeue(f"{path}.resumable", found.pop("resumable"), problems), **(found.get("requeue") or {})}
     if isinstance(run := found.get("run"), Mapping):
-        told = "is not supported: NeMo Gym's servers are not started; start them yourself and use agent nemo_gym"
-        problems += [f"{path}.run.{key}: {told}" for key in _STARTS_SERVERS if key in run]
-        kept = {key: value for key, value in run.items() if key not in _STARTS_SERVERS}
-        found["run"], unfit = from_nemo_gym(kept)
+        found["run"], unfit = from_nemo_gym(run)
         problems += [f"{path}.run.{problem}" for problem in unfit]
     return found
 

@@ -17,6 +17,7 @@ import filelock
 from collector.errors import GymEvalError, NotFoundError, RefusedError, UnavailableError
 from merge.tail import MergeState
 from orchestrate.config.load import settings_of
+from orchestrate.counted import counted
 from orchestrate.operate.jobs import RunJob, RunJobs, jobs_of, shard_words
 from orchestrate.operate.stopping import Stopper, stopper_for
 from orchestrate.plan import BenchmarkPlan, SubmitPlan
@@ -110,7 +111,7 @@ class _Work:
         if done.open_tokens:
             self._stopper.forget(done.open_tokens)
         if found.live:
-            self._say(f"{'draining' if drain else 'cancelling'} {len(found.live)} jobs")
+            self._say(f"{'draining' if drain else 'cancelling'} {counted(len(found.live), 'job')}")
             # A finisher starts when its shards end: it goes first.
             self._stopper.cancel([job for job in found.live if job.is_finisher])
             (self._stopper.drain if drain else self._stopper.cancel)([job for job in found.live if not job.is_finisher])

@@ -17,6 +17,7 @@ import filelock
 from collector import durable
 from collector.errors import RefusedError
 from collector.lock import is_held
+from orchestrate.counted import counted
 from orchestrate.operate.jobs import jobs_of
 from orchestrate.plan import SubmitPlan
 from orchestrate.rundir import RunDir, read_plan
@@ -78,7 +79,9 @@ def _check_ended(run: RunDir, plan: SubmitPlan) -> None:
         raise RefusedError(what, "Clean when it can be.", run.root)
     if jobs.live:
         shown = ", ".join(job.shown for job in jobs.live[:3])
-        raise RefusedError(f"{len(jobs.live)} jobs are live: {shown}.", "Wait for them, or gym eval cancel.", run.root)
+        raise RefusedError(
+            f"{counted(len(jobs.live), 'job')} still live: {shown}.", "Wait for them, or gym eval cancel.", run.root
+        )
     if jobs.open_tokens:
         raise RefusedError("a submission was never answered.", "Submit or cancel again, then clean.", run.root)
     for benchmark in plan.benchmarks:

@@ -19,11 +19,11 @@ from collector.outcomes import RolloutState
 from collector.settings import RetrySettings
 from collector.store import RolloutStore
 from merge.receipt import read_receipt
+from orchestrate.counted import counted
 from orchestrate.health import runs_in
 from orchestrate.named import named
 from orchestrate.report.samples import FailureExample, RowFigures, failures_in, figures_of, row_files
 from orchestrate.report.sessions import SessionSpan, spans_of
-from orchestrate.report.text import counted
 from orchestrate.rundir import RunDir, read_plan
 
 

@@ -11,10 +11,11 @@ from markupsafe import Markup
 from collector.coverage import Coverage
 from collector.outcomes import RolloutState
 from merge.health.checks import Verdict
+from orchestrate.counted import counted
 from orchestrate.report import charts
 from orchestrate.report.bins import Distribution, distribute, short
 from orchestrate.report.gather import BenchmarkFacts, RunFacts, ShardFacts, each_failure
-from orchestrate.report.text import counted, plain
+from orchestrate.report.text import plain
 
 #: Tiles of a heat map; a run with more shards shows the worst.
 MOST_TILES: Final = 1000

@@ -18,11 +18,6 @@ def plain(value: object, limit: int = LIMIT) -> str:
     return shown if len(shown) <= limit and len(text) <= limit else f"{shown}… ({len(text):,} characters)"
 
 
-def counted(number: int, word: str) -> str:
-    """``1 session``, ``1,000 sessions``."""
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
-
-
 def _visible(char: str) -> str:
     if char in "\n\t" or (char.isascii() and char.isprintable()):
         return char

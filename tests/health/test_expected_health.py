@@ -60,7 +60,8 @@ def test_n44_the_automatic_check_of_a_journalled_run_is_one_line_and_touches_no_
 
     assert (
         line
-        == "health: 0 healthy, 1 unhealthy, 2 unobserved (agent_turn_hollow 1); unobserved: nothing found, and the rows lack what some checks look at"
+        == "health: 0 healthy, 1 unhealthy, 2 unobserved (agent_turn_hollow 1); unobserved: nothing found, and the rows lack what 6 checks look at "
+        "(gym eval health-check names them, health_check_ignored_checks leaves them out)"
     )
     assert {path: path.read_bytes() for path in before} == before
 
@@ -130,7 +131,8 @@ def test_a_merge_is_followed_by_one_check_of_the_projection(tmp_path: Path) -> N
 
     assert (
         first
-        == "health: 0 healthy, 0 unhealthy, 4 unobserved; unobserved: nothing found, and the rows lack what some checks look at"
+        == "health: 0 healthy, 0 unhealthy, 4 unobserved; unobserved: nothing found, and the rows lack what 6 checks look at "
+        "(gym eval health-check names them, health_check_ignored_checks leaves them out)"
     )
     assert second is None
     assert len(made.merged.verdicts.read_bytes().splitlines()) == 4

@@ -138,7 +138,7 @@ def test_clean_refuses_while_a_job_lives(project: Project) -> None:
     done = project.gym("clean", str(project.run_dir), "--all")
 
     assert done.returncode == 4
-    assert "1 jobs are live" in done.stderr
+    assert "1 job still live" in done.stderr
     assert set(project.run_dir.rglob("*.pkl")) == before
     project.gym("cancel")
 

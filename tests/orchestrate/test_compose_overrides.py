@@ -116,10 +116,9 @@ def test_aliases_that_multiply_are_refused(tmp_path: Path) -> None:
         compose_file(path, [])
 
 
-@pytest.mark.parametrize("name", ["nope.yaml", "."], ids=["absent", "directory"])
-def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, name: str) -> None:
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
-        compose_file(tmp_path / name, [])
+        compose_file(tmp_path, [])
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
@@ -145,3 +144,27 @@ def test_a_shell_expansion_that_is_no_interpolation_is_told_in_one_line(tmp_path
         compose_file(path, [])
 
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param(
+            "a: {b: '${oc.env:GYM_NOT_SET}/d.jsonl'}",
+            "a.b: there is no variable GYM_NOT_SET. Export it, or write a default: ${oc.env:GYM_NOT_SET,DEFAULT}.",
+            id="variable",
+        ),
+        pytest.param("a: ['${oc.env:GYM_NOT_SET}']", "a[0]: there is no variable GYM_NOT_SET. Export it,", id="in-a-list"),
+        pytest.param("a: '${oc.env:HOME}${oc.env:NO_Y}'", "a: there is no variable NO_Y.", id="the-one-that-is-missing"),
+        pytest.param("a: {b: '${c.d}'}", "a.b: ${c.d}: there is no such key in this file.", id="key"),
+    ],
+)  # fmt: skip
+def test_a_reference_to_nothing_is_told_under_its_key(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(text)
+
+    with pytest.raises(ConfigError) as caught:
+        compose_file(path, [])
+
+    assert str(caught.value).startswith(f"{path}: {told}")
+    assert "interpolation" not in str(caught.value)

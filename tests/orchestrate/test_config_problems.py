@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from collector.errors import ConfigError
+from orchestrate.checks import check_loaded
 from orchestrate.config.load import Loaded, load_config
+from orchestrate.config.nemo_gym import from_nemo_gym
 from tests.orchestrate.project import Project
 
 WHERE = Path("submit.yaml")
@@ -238,3 +240,30 @@ def test_a_url_that_cannot_be_used_is_not_shown(url: str) -> None:
 
     assert "services.m.url: " in message
     assert "hunter2" not in message
+
+
+def test_a_wrong_export_is_told_under_the_key_that_it_stands_at() -> None:
+    data = config()
+    data["driver"]["benchmarks"]["math"]["export"] = {"cvs": {}, "csv": {"colour": "red"}}
+    data["export"] = {"mlfow": {}, "parquet": None, "atif": {"agent": "x"}}
+
+    with pytest.raises(ConfigError) as caught:
+        check_loaded(load(data), where=WHERE)
+
+    found = str(caught.value)
+    assert "driver.benchmarks.math.export.cvs: unknown exporter 'cvs'. Did you mean 'csv'?" in found
+    assert "driver.benchmarks.math.export.csv.colour: Extra inputs are not permitted" in found
+    assert " export.mlfow: unknown exporter 'mlfow'. Did you mean 'mlflow'?" in found
+    assert "; export.atif.agent_version: Field required" in found
+    assert "math: " not in found
+
+
+@pytest.mark.parametrize("key", ["config_paths", "benchmark", "resources_server", "environment", "split", "model_type"])
+def test_a_key_that_starts_servers_elsewhere_is_told_what_does_here(key: str) -> None:
+    data = config()
+    data["driver"]["benchmarks"]["math"]["run"][key] = "x"
+
+    assert f"driver.benchmarks.math.run.{key}: is not supported: servers are not started; NeMo Gym's gym env start" in problem(
+        data
+    )
+    assert from_nemo_gym({key: ["a.yaml"]}).problems[0].startswith(f"{key}: is not supported: servers are not started")

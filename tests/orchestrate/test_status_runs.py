@@ -116,7 +116,7 @@ def test_the_table_that_a_wait_ends_with_says_which_answers_were_cut(tmp_path: P
 
     said = project.submit("--wait", timeout_s=100)
 
-    assert "math: 4 answers were cut by the token limit" in said
+    assert "math: 4 answers cut by the token limit" in said
 
 
 def test_the_age_of_the_information_is_told(project: Project) -> None:
