@@ -1,6 +1,7 @@
-"""The ATIF document as frozen models: v1.7, and v1.8, which adds sound to the parts of a message.
+"""The ATIF document as frozen records: v1.7, and v1.8, which adds sound to the parts of a message.
 
-Unknown keys and coerced types are refused, and so is what the format excludes.
+A record is made without a question. ``Document.check`` and ``Document.parse`` refuse unknown keys, values of another type, and
+what the format excludes.
 """
 
 from __future__ import annotations
@@ -8,69 +9,73 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
+import msgspec
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from msgspec import Meta
+
+from collector import jsonl
 
 SchemaVersion = Literal["ATIF-v1.7", "ATIF-v1.8"]
 #: What NeMo Gym writes, and the default here.
 SCHEMA_VERSION: Final = "ATIF-v1.7"
 
-_ISO_8601 = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})")
+_ISO_8601: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})")
 
-Tokens = Annotated[int, Field(ge=0)]
-Cost = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Extra = dict[str, Any]
+ImageType: TypeAlias = Literal["image/jpeg", "image/png", "image/gif", "image/webp"]
+AudioType: TypeAlias = Literal[
+    "audio/wav", "audio/mpeg", "audio/mp4", "audio/aac", "audio/ogg", "audio/flac", "audio/webm", "audio/aiff"
+]
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
+Amount: TypeAlias = Annotated[float, Meta(ge=0)]
+Extra: TypeAlias = dict[str, Any]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
+class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What is absent is None, and left out of the file."""
 
 
-class TextPart(_Model):
+class TextPart(_Record, frozen=True, kw_only=True, tag_field="type", tag="text"):
     """Text of a message in several parts."""
 
-    type: Literal["text"] = "text"
     text: str
 
 
-class ImageSource(_Model):
+class ImageSource(_Record, frozen=True, kw_only=True):
     """An image file, by path."""
 
-    media_type: Literal["image/jpeg", "image/png", "image/gif", "image/webp"]
+    media_type: ImageType
     path: str
 
 
-class ImagePart(_Model):
+class ImagePart(_Record, frozen=True, kw_only=True, tag_field="type", tag="image"):
     """An image of a message in several parts."""
 
-    type: Literal["image"] = "image"
+    kind: ClassVar[str] = "image"
     source: ImageSource
 
 
-class AudioSource(_Model):
+class AudioSource(_Record, frozen=True, kw_only=True):
     """A sound file, by path."""
 
-    media_type: Literal[
-        "audio/wav", "audio/mpeg", "audio/mp4", "audio/aac", "audio/ogg", "audio/flac", "audio/webm", "audio/aiff"
-    ]
+    media_type: AudioType
     path: str
-    duration_sec: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    duration_sec: Amount | None = None
 
 
-class AudioPart(_Model):
+class AudioPart(_Record, frozen=True, kw_only=True, tag_field="type", tag="audio"):
     """Sound of a message in several parts, from v1.8 on."""
 
-    type: Literal["audio"] = "audio"
+    kind: ClassVar[str] = "audio"
     source: AudioSource
 
 
-Part = Annotated[TextPart | ImagePart | AudioPart, Field(discriminator="type")]
-Content = str | tuple[Part, ...]
+Part: TypeAlias = TextPart | ImagePart | AudioPart
+Content: TypeAlias = str | tuple[Part, ...]
 
 
-class ToolCall(_Model):
+class ToolCall(_Record, frozen=True, kw_only=True):
     """A call that the agent made."""
 
     tool_call_id: str
@@ -79,7 +84,7 @@ class ToolCall(_Model):
     extra: Extra | None = None
 
 
-class ObservationResult(_Model):
+class ObservationResult(_Record, frozen=True, kw_only=True):
     """What came back; ``source_call_id`` names a call of the same step."""
 
     source_call_id: str | None = None
@@ -88,29 +93,29 @@ class ObservationResult(_Model):
     extra: Extra | None = None
 
 
-class Observation(_Model):
+class Observation(_Record, frozen=True, kw_only=True):
     """All that came back in one step."""
 
     results: tuple[ObservationResult, ...]
 
 
-class StepMetrics(_Model):
+class StepMetrics(_Record, frozen=True, kw_only=True):
     """What one step used, as far as it was reported."""
 
-    prompt_tokens: Tokens | None = None
-    completion_tokens: Tokens | None = None
-    cached_tokens: Tokens | None = None
-    cost_usd: Cost | None = None
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    cached_tokens: Count | None = None
+    cost_usd: Amount | None = None
     prompt_token_ids: tuple[int, ...] | None = None
     completion_token_ids: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
     extra: Extra | None = None
 
 
-class Step(_Model):
+class Step(_Record, frozen=True, kw_only=True):
     """One turn of one side."""
 
-    step_id: Annotated[int, Field(ge=1)]
+    step_id: Annotated[int, Meta(ge=1)]
     source: Literal["system", "user", "agent"]
     message: Content
     timestamp: str | None = None
@@ -120,28 +125,29 @@ class Step(_Model):
     tool_calls: tuple[ToolCall, ...] | None = None
     observation: Observation | None = None
     metrics: StepMetrics | None = None
-    llm_call_count: Annotated[int, Field(ge=0)] | None = None
+    llm_call_count: Count | None = None
     is_copied_context: bool | None = None
     extra: Extra | None = None
 
-    @model_validator(mode="after")
-    def _is_possible(self) -> Self:
-        agent_only = ("model_name", "reasoning_effort", "reasoning_content", "tool_calls", "metrics")
-        wrong = [name for name in agent_only if self.source != "agent" and getattr(self, name) is not None]
-        if wrong:
-            raise ValueError(f"step {self.step_id} is of the {self.source} and has {', '.join(wrong)}")
+    def problem(self) -> str | None:
+        """What the format excludes though every value has its type."""
+        if self.source != "agent":
+            agent_only = ("model_name", "reasoning_effort", "reasoning_content", "tool_calls", "metrics")
+            if wrong := [name for name in agent_only if getattr(self, name) is not None]:
+                return f"step {self.step_id} is of the {self.source} and has {', '.join(wrong)}"
         if self.llm_call_count == 0 and (self.reasoning_content is not None or self.metrics is not None):
-            raise ValueError(f"step {self.step_id} made no model call and has reasoning or metrics")
+            return f"step {self.step_id} made no model call and has reasoning or metrics"
         if self.timestamp is not None and not _ISO_8601.fullmatch(self.timestamp):
-            raise ValueError(f"step {self.step_id} has timestamp {self.timestamp!r}, which is not ISO 8601")
-        calls = {call.tool_call_id for call in self.tool_calls or ()}
-        for result in self.observation.results if self.observation else ():
-            if result.source_call_id is not None and result.source_call_id not in calls:
-                raise ValueError(f"step {self.step_id} has a result of call {result.source_call_id!r}, which it did not make")
-        return self
+            return f"step {self.step_id} has timestamp {self.timestamp!r}, which is not ISO 8601"
+        if self.observation is not None:
+            calls = {call.tool_call_id for call in self.tool_calls or ()}
+            for result in self.observation.results:
+                if result.source_call_id is not None and result.source_call_id not in calls:
+                    return f"step {self.step_id} has a result of call {result.source_call_id!r}, which it did not make"
+        return None
 
 
-class Agent(_Model):
+class Agent(_Record, frozen=True, kw_only=True):
     """Who acted."""
 
     name: str
@@ -151,42 +157,59 @@ class Agent(_Model):
     extra: Extra | None = None
 
 
-class FinalMetrics(_Model):
+class FinalMetrics(_Record, frozen=True, kw_only=True):
     """Sums over the trajectory, as far as they were reported."""
 
-    total_prompt_tokens: Tokens | None = None
-    total_completion_tokens: Tokens | None = None
-    total_cached_tokens: Tokens | None = None
-    total_cost_usd: Cost | None = None
-    total_steps: Annotated[int, Field(ge=0)] | None = None
+    total_prompt_tokens: Count | None = None
+    total_completion_tokens: Count | None = None
+    total_cached_tokens: Count | None = None
+    total_cost_usd: Amount | None = None
+    total_steps: Count | None = None
     extra: Extra | None = None
 
 
-class Document(_Model):
+class Document(_Record, frozen=True, kw_only=True):
     """One trajectory."""
 
-    schema_version: SchemaVersion = SCHEMA_VERSION
+    schema_version: SchemaVersion
     session_id: str | None = None
     trajectory_id: str | None = None
     agent: Agent
-    steps: Annotated[tuple[Step, ...], Field(min_length=1)]
+    steps: Annotated[tuple[Step, ...], Meta(min_length=1)]
     notes: str | None = None
     final_metrics: FinalMetrics | None = None
     continued_trajectory_ref: str | None = None
     subagent_trajectories: tuple[Document, ...] | None = None
     extra: Extra | None = None
 
-    @model_validator(mode="after")
-    def _adds_up(self) -> Self:
+    @classmethod
+    def parse(cls, data: bytes) -> Document:
+        """The document in a file's bytes. Raises ValueError for any that is none."""
+        document = _decoder.decode(data)
+        if (problem := document.problem()) is not None:
+            raise ValueError(problem)
+        return document
+
+    def check(self) -> None:
+        """Raise ValueError for a value of another type, and for what the format excludes."""
+        msgspec.convert(self.fields(), Document)
+        if (problem := self.problem()) is not None:
+            raise ValueError(problem)
+
+    def problem(self) -> str | None:
+        """What the format excludes though every value has its type."""
+        for step in self.steps:
+            if (wrong := step.problem()) is not None:
+                return wrong
         ids = [step.step_id for step in self.steps]
         if ids != list(range(1, len(ids) + 1)):
-            raise ValueError(f"the steps are numbered {ids[:10]}, not 1 to {len(ids)}")
+            return f"the steps are numbered {ids[:10]}, not 1 to {len(ids)}"
         total = self.final_metrics.total_steps if self.final_metrics else None
         if total is not None and total != len(ids):
-            raise ValueError(f"total_steps is {total} and there are {len(ids)}")
+            return f"total_steps is {total} and there are {len(ids)}"
         if self.schema_version == "ATIF-v1.7" and any(isinstance(part, AudioPart) for part in self._parts()):
-            raise ValueError("a message has sound, which ATIF-v1.7 does not know")
-        return self
+            return "a message has sound, which ATIF-v1.7 does not know"
+        return next(filter(None, map(Document.problem, self.subagent_trajectories or ())), None)
 
     def _parts(self) -> Iterator[Part]:
         for step in self.steps:
@@ -194,14 +217,22 @@ class Document(_Model):
             for content in (step.message, *(result.content for result in results)):
                 yield from content if isinstance(content, tuple) else ()
 
+    def fields(self) -> dict[str, Any]:
+        """The file as a JSON object; absent fields are left out."""
+        return msgspec.to_builtins(self)
+
     def encode(self) -> bytes:
-        """The file's bytes: two-space indent and a final newline; absent fields are left out.
+        """The file's bytes: two-space indent and a final newline.
 
         Raises ValueError for a value that is nested too deeply.
         """
-        fields = self.model_dump(mode="json", exclude_none=True)
+        fields = self.fields()
         try:
-            return orjson.dumps(fields, option=orjson.OPT_INDENT_2) + b"\n"
+            return orjson.dumps(fields, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
         except TypeError:
-            # Integers beyond 64 bits, in the arguments of a call.
+            # Integers beyond 64 bits, in the arguments of a call; or too many levels, which the exact writer tells apart.
+            jsonl.dumps(fields)
             return json.dumps(fields, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+
+
+_decoder: Final = msgspec.json.Decoder(Document)

@@ -120,7 +120,7 @@ def texts_of(content: Any) -> tuple[list[str], list[str]]:
     """The texts in a message's content, and the types of the parts that are no text."""
     parts, omitted = parts_of(content, has_audio=True)
     texts = [part.text for part in parts if isinstance(part, TextPart)]
-    return texts, [*omitted, *(part.type for part in parts if not isinstance(part, TextPart))]
+    return texts, [*omitted, *(part.kind for part in parts if not isinstance(part, TextPart))]
 
 
 def parts_of(content: Any, *, has_audio: bool) -> tuple[list[Part], list[str]]:
@@ -148,7 +148,8 @@ def as_content(parts: Sequence[Part]) -> Content:
 
 def _text_in(part: Any) -> str | None:
     if isinstance(part, Mapping):
-        part = part.get("text") if part.get("type", "text") in _TEXT_TYPES else None
+        kind = part.get("type", "text")
+        part = part.get("text") if isinstance(kind, str) and kind in _TEXT_TYPES else None
     return part if isinstance(part, str) else None
 
 

@@ -15,12 +15,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
-from pydantic import ValidationError
 
 from collector import rows
 from exporters.atif.documents import Agent, Content, Document, FinalMetrics, Step
 from exporters.atif.items import EXTRA, Turn, as_content, joined, metrics_of, parts_of, type_of
-from exporters.atif.profile import TRAJECTORY, Context
+from exporters.atif.profile import TRAJECTORY, UNFIT, Context
 from exporters.strict_rows import RowError
 
 NAME: Final = "response-to-atif-lossy-v1"
@@ -43,10 +42,13 @@ class LossyProfile:
         """The trajectory of ``row``. Raises RowError."""
         readable, replaced = readable_text(row)
         try:
-            return _document(readable, context, replaced)
-        except ValidationError as error:
-            problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:5])
-            raise RowError(f"not a valid trajectory ({problems})") from error
+            document = _document(readable, context, replaced)
+            document.check()
+        except RowError:
+            raise
+        except UNFIT as error:
+            raise RowError(f"not a valid trajectory ({error})") from error
+        return document
 
 
 def readable_text(value: Any) -> tuple[Any, int]:

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from pydantic import ValidationError
+import msgspec
 
 from exporters.atif.documents import AudioPart, AudioSource, ImagePart, ImageSource
 
@@ -45,7 +45,7 @@ def media_part(part: Any) -> ImagePart | AudioPart | None:
                 return _audio(part.get("input_audio"))
             case _:
                 return None
-    except (ValidationError, ValueError):
+    except ValueError:
         # A type outside the format, or an address that is none: the part is named with those that have no place.
         return None
 
@@ -60,7 +60,7 @@ def _image(address: Any) -> ImagePart | None:
         return None
     inside = _DATA_URL.match(address)
     kind = inside[1].lower() if inside else _IMAGES.get(PurePosixPath(urlsplit(address).path).suffix.lower())
-    return None if kind is None else ImagePart(source=ImageSource.model_validate({"media_type": kind, "path": address}))
+    return None if kind is None else ImagePart(source=msgspec.convert({"media_type": kind, "path": address}, ImageSource))
 
 
 def _audio(value: Any) -> AudioPart | None:
@@ -70,4 +70,4 @@ def _audio(value: Any) -> AudioPart | None:
     name = kind.strip().lower().removeprefix("audio/")
     media_type = _AUDIO.get(name, f"audio/{name}")
     path = data if _DATA_URL.match(data) else f"data:{media_type};base64,{data}"
-    return AudioPart(source=AudioSource.model_validate({"media_type": media_type, "path": path}))
+    return AudioPart(source=msgspec.convert({"media_type": media_type, "path": path}, AudioSource))

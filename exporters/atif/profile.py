@@ -12,6 +12,8 @@ from exporters.strict_rows import RowError
 
 #: The row's own record of its conversation, written where model calls are observed.
 TRAJECTORY: Final = "ng_trajectory"
+#: What a value of another kind than the format has (a list for a role) ends a mapping with: that row is refused, and named.
+UNFIT: Final = (ValueError, TypeError, LookupError, AttributeError)
 
 
 class Choice(StrEnum):

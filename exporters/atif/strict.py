@@ -10,12 +10,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from collector import rows
 from exporters.atif.documents import Agent, Document, FinalMetrics, Observation, Step, StepMetrics
 from exporters.atif.lossy import readable_text
-from exporters.atif.profile import TRAJECTORY, Context
+from exporters.atif.profile import TRAJECTORY, UNFIT, Context
 from exporters.atif.strict_items import EXTRA, Answer, content_of, kind_of, read_answer
 from exporters.atif.trajectory import Trajectory, call_of, check_call, read_trajectory
 from exporters.strict_rows import RowError
@@ -39,10 +37,13 @@ class StrictProfile:
         if readable_text(row)[1]:
             raise RowError("a text has an unpaired surrogate, which is no Unicode")
         try:
-            return _document(read_trajectory(row.get(TRAJECTORY), row), row, context)
-        except ValidationError as error:
-            problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:5])
-            raise RowError(f"not a valid trajectory ({problems})") from error
+            document = _document(read_trajectory(row.get(TRAJECTORY), row), row, context)
+            document.check()
+        except RowError:
+            raise
+        except UNFIT as error:
+            raise RowError(f"not a valid trajectory ({error})") from error
+        return document
 
 
 def _document(trajectory: Trajectory, row: Mapping[str, Any], context: Context) -> Document:

@@ -20,6 +20,7 @@ _KEYS: Final = {
     "function_call_output": frozenset({"id", "type", "call_id", "output", "status"}),
 }
 _TEXTS: Final = frozenset({"input_text", "output_text", "text"})
+_PART_KEYS: Final = frozenset({"type", "text", "annotations", "logprobs"})
 _TIMING: Final = ("started_at", "completed_at", "duration_ms", "timing_source")
 
 
@@ -48,15 +49,20 @@ def kind_of(item: Any, where: str) -> str:
     kind = item.get("type") or ("message" if "role" in item else None)
     if kind not in _KEYS:
         raise RowError(f"{where}: items of type {kind!r} are not supported")
-    training = sorted(key for key in item.keys() & _TRAINING if item[key] is not None)
-    if training:
-        raise RowError(f"{where}: has training data: {', '.join(training)}")
-    unknown = sorted(item.keys() - _KEYS[kind] - _TRAINING)
-    if unknown:
-        raise RowError(f"{where}: unknown fields would be lost: {', '.join(unknown[:5])}")
+    if not item.keys() <= _KEYS[kind]:
+        _check_others(item, _KEYS[kind], where)
     if item.get("status") not in {None, "completed"}:
         raise RowError(f"{where}: its status is {item['status']!r}")
     return kind
+
+
+def _check_others(item: Mapping[str, Any], known: frozenset[str], where: str) -> None:
+    training = sorted(key for key in item.keys() & _TRAINING if item[key] is not None)
+    if training:
+        raise RowError(f"{where}: has training data: {', '.join(training)}")
+    unknown = sorted(item.keys() - known - _TRAINING)
+    if unknown:
+        raise RowError(f"{where}: unknown fields would be lost: {', '.join(unknown[:5])}")
 
 
 def content_of(content: Any, where: str) -> Content:
@@ -71,8 +77,7 @@ def content_of(content: Any, where: str) -> Content:
 def _part(part: Any, where: str) -> TextPart:
     if not isinstance(part, Mapping) or part.get("type") not in _TEXTS or not isinstance(part.get("text"), str):
         raise RowError(f"{where}: only parts of text are supported")
-    unknown = sorted(part.keys() - {"type", "text", "annotations", "logprobs"})
-    if unknown or part.get("annotations") or part.get("logprobs"):
+    if not part.keys() <= _PART_KEYS or part.get("annotations") or part.get("logprobs"):
         raise RowError(f"{where}: annotations, log probabilities and unknown fields would be lost")
     return TextPart(text=part["text"])
 

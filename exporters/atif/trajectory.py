@@ -95,6 +95,8 @@ def check_call(call: Mapping[str, Any], where: str, *, has_tool_calls: bool) -> 
         raise RowError(f"{where}: finish reason {reason!r} contradicts a response without tool calls")
     if reason in {"stop", "end_turn", "stop_sequence"} and has_tool_calls:
         raise RowError(f"{where}: finish reason {reason!r} contradicts a response with tool calls")
+    if not isinstance(said.get("model"), str | None):
+        raise RowError(f"{where}: the model is a {type(said['model']).__name__}, not text")
     _check_tokens(call["token_stats"], where)
 
 
@@ -181,9 +183,8 @@ def _is_meant(ref: Mapping[str, Any], call: Mapping[str, Any]) -> bool:
 def _known(value: Any, keys: frozenset[str], where: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise RowError(f"{where}: a {type(value).__name__}, not an object")
-    unknown = sorted(value.keys() - keys)
-    if unknown:
-        raise RowError(f"{where}: unknown fields would be lost: {', '.join(unknown[:5])}")
+    if not value.keys() <= keys:
+        raise RowError(f"{where}: unknown fields would be lost: {', '.join(sorted(value.keys() - keys)[:5])}")
     return value
 
 

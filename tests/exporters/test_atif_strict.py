@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
@@ -21,7 +21,7 @@ CONTEXT = Context(session_id="s", agent_name="x", agent_version="1.0.0", exporte
 
 def convert(row: dict[str, Any]) -> dict[str, Any]:
     data = StrictProfile().convert(row, CONTEXT).encode()
-    Document.model_validate_json(data)
+    Document.parse(data)
     return orjson.loads(data)
 
 
@@ -197,6 +197,29 @@ def test_the_trajectory_of_another_attempt_is_refused() -> None:
 
     with pytest.raises(RowError, match="the selected attempt is '4-1-a2'"):
         StrictProfile().convert(row, CONTEXT)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if path:
+        yield path
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from places(item, (*path, key))
+
+
+@pytest.mark.parametrize("value", [None, 7, "x", [], {}, [1], {"a": 1}, True, 1.5, -1, 2**70, [{}], [[]]], ids=repr)
+@pytest.mark.parametrize("choice", [Choice.STRICT, Choice.LOSSY])
+def test_whatever_stands_anywhere_in_a_row_it_is_a_trajectory_or_refused(choice: Choice, value: Any) -> None:
+    for path in places(observed_row()):
+        row = observed_row()
+        part: Any = row
+        for key in path[:-1]:
+            part = part[key]
+        part[path[-1]] = value
+        try:
+            data = choose(PROFILES[choice], row).convert(row, CONTEXT).encode()
+        except RowError:
+            continue
+        Document.parse(data)
 
 
 def test_each_row_is_converted_by_what_it_has() -> None:
