@@ -11,13 +11,14 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Final
+
+import msgspec
 
 from collector.outcomes import BODY_LIMIT, Delivery, Failure, FailureClass, FailureKind, Stage
 from collector.settings import RetrySettings
@@ -179,7 +180,7 @@ def without_secrets(exchange: Exchange, headers: Sequence[str]) -> Exchange:
         # Shorter values are no secrets, and striking them out would garble the text.
         if len(secret) >= _SECRET_LENGTH:
             body = body.replace(secret, b"***")
-    return dataclasses.replace(exchange, body=body)
+    return msgspec.structs.replace(exchange, body=body)
 
 
 def words_of(exchange: Exchange) -> str:

@@ -19,7 +19,7 @@ import pycurl
 from collector.settings import Timeouts
 from collector.transport.engine import Engine
 from collector.transport.exchange import Exchange, diagnose
-from collector.transport.transfer import Transfer, facts_of, prepare, reply_of
+from collector.transport.transfer import Transfer, facts_of, reply_of
 from collector.transport.trust import ca_file
 
 #: Longest reply body. A million tokens with log probabilities stay below; a server that streams without end does not.
@@ -45,7 +45,7 @@ class HttpClient:
         self._max_idle = max_idle
         self._no_proxy = ",".join(filter(None, [environ.get("no_proxy") or environ.get("NO_PROXY"), _LOOPBACK]))
         self._ca_file = ca_file(environ.get("SSL_CERT_FILE"))
-        self._idle: list[Any] = []
+        self._idle: list[Transfer] = []
         self._transfers: dict[Any, Transfer] = {}
         self._sweeper: asyncio.TimerHandle | None = None
         self._reuse_from = 0.0
@@ -61,9 +61,10 @@ class HttpClient:
             self._sweeper.cancel()
         for transfer in list(self._transfers.values()):
             self._drop(transfer)
-            transfer.future.cancel()
-        for curl in self._idle:
-            curl.close()
+            if transfer.future is not None:
+                transfer.future.cancel()
+        for transfer in self._idle:
+            transfer.curl.close()
         self._idle.clear()
         self._engine.close()
 
@@ -75,22 +76,20 @@ class HttpClient:
         """GET ``url``."""
         return await self._send(url, None, list(headers))
 
-    async def _send(self, url: str, body: bytes | None, headers: list[str]) -> Exchange:
-        loop = asyncio.get_running_loop()
-        curl = self._idle.pop() if self._idle else self._new_handle()
-        size = len(body or b"")
-        transfer = Transfer(curl, size, loop.create_future(), url.startswith("https:"), time.monotonic())
-        prepare(transfer, url, body, headers)
-        curl.setopt(pycurl.FRESH_CONNECT, int(transfer.started_at < self._reuse_from))
-        self._transfers[curl] = transfer
-        self._engine.multi.add_handle(curl)
+    async def _send(self, url: str, body: bytes | None, lines: list[str]) -> Exchange:
+        future: asyncio.Future[Exchange] = asyncio.get_running_loop().create_future()
+        transfer = self._idle.pop() if self._idle else Transfer(self._new_handle())
+        now = time.monotonic()
+        transfer.begin(future, url, body, lines, now=now, is_fresh=now < self._reuse_from)
+        self._transfers[transfer.curl] = transfer
+        self._engine.multi.add_handle(transfer.curl)
         if self._sweeper is None:
             self._schedule_sweep()
         try:
-            return await transfer.future
+            return await future
         finally:
             # The handle may serve another request already.
-            if self._transfers.get(curl) is transfer:
+            if transfer.future is future and transfer.curl in self._transfers:
                 self._drop(transfer)
 
     def _new_handle(self) -> Any:
@@ -119,12 +118,11 @@ class HttpClient:
         try:
             result = reply_of(transfer, elapsed_s) if code == 0 else diagnose(facts_of(transfer, code, message, elapsed_s))
         except Exception as bug:  # noqa: BLE001 - it must reach the task that waits, which would wait for ever otherwise
-            if not transfer.future.done():
-                transfer.future.set_exception(bug)
+            transfer.settle(bug)
             return
         # A failed transfer may leave state in its handle; a new one costs microseconds.
         if code == 0:
-            self._idle.append(curl)
+            self._idle.append(transfer)
         else:
             curl.close()
         if transfer.resend_refused:

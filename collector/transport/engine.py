@@ -33,7 +33,10 @@ class Engine:
         self._loop = loop
         self._finish = finish
         self._watched: set[int] = set()
-        self._timer: asyncio.Handle | None = None
+        self._soon: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        #: When libcurl wants to be called, on the loop's clock; None: not because of the time.
+        self._due: float | None = None
         self._epoll = select.epoll()
         loop.add_reader(self._epoll.fileno(), self._on_sockets)
         self.multi = pycurl.CurlMulti()
@@ -45,8 +48,9 @@ class Engine:
         self.multi.close()
         self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
-        if self._timer is not None:
-            self._timer.cancel()
+        for handle in (self._soon, self._timer):
+            if handle is not None:
+                handle.cancel()
 
     def _watch(self, what: int, descriptor: int, multi: object, data: object) -> None:
         del multi, data
@@ -62,17 +66,37 @@ class Engine:
             self._watched.add(descriptor)
 
     def _set_timer(self, timeout_ms: int) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        """Called with each request: a timer that is set too early stays, and is set anew when it rings."""
+        self._due = None
         if timeout_ms == 0:
             # libcurl may not be called from its own callback.
-            self._timer = self._loop.call_soon(self._on_timer)
+            self._soon = self._soon or self._loop.call_soon(self._on_soon)
         elif timeout_ms > 0:
-            self._timer = self._loop.call_later(timeout_ms / 1000, self._on_timer)
+            self._due = self._loop.time() + timeout_ms / 1000
+            if self._timer is None or self._timer.when() > self._due:
+                self._arm(self._due)
+
+    def _arm(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due, self._on_timer)
+
+    def _on_soon(self) -> None:
+        self._soon = None
+        self._look_at_the_time()
 
     def _on_timer(self) -> None:
         self._timer = None
+        if self._due is None:
+            return
+        if self._loop.time() < self._due:
+            self._arm(self._due)
+        else:
+            self._look_at_the_time()
+
+    def _look_at_the_time(self) -> None:
+        # Asked too early or not, libcurl says at once when it wants to be asked again.
+        self._due = None
         self.multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
         self._collect()
 

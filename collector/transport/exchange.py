@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
+import msgspec
+
 from collector.outcomes import Delivery, FailureKind
 
 
@@ -22,8 +24,7 @@ class Phase(StrEnum):
     READING = "reading the reply"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpReply:
+class HttpReply(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A complete reply, whatever its status says."""
 
     status: int

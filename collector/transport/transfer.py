@@ -1,10 +1,9 @@
-"""One request under way in a libcurl handle: what goes in, what came out, and what is known when it failed."""
+"""A libcurl handle and the request under way in it: what goes in, what came out, and what is known when it failed."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
@@ -13,46 +12,81 @@ import pycurl
 from collector.transport.exchange import CurlFacts, Exchange, HttpReply
 
 
-@dataclass(slots=True, eq=False)
 class Transfer:
-    """One request under way."""
+    """A handle that serves one request after the other; what the next one has in common with the last is not said again.
 
-    curl: Any
-    body_size_bytes: int
-    future: asyncio.Future[Exchange]
-    is_tls: bool
-    started_at: float
-    chunks: list[bytes] = field(default_factory=list[bytes])
-    headers: list[bytes] = field(default_factory=list[bytes])
-    resend_refused: bool = False
-    moved_bytes: int = -1
-    moved_at: float = 0.0
+    ``future`` is that of the request under way. A handle that rests keeps nothing of the last reply.
+    """
 
-    def settle(self, result: Exchange) -> None:
-        # A task that was cancelled a moment ago no longer waits.
-        if not self.future.done():
-            self.future.set_result(result)
+    __slots__ = (
+        "_is_fresh", "_is_post", "_lines", "_size", "_url", "body_size_bytes", "chunks", "curl", "future", "headers", "is_tls",
+        "moved_at", "moved_bytes", "resend_refused", "started_at",
+    )  # fmt: skip
 
-    def refuse_rewind(self, offset: int, origin: int) -> int:
+    def __init__(self, curl: Any) -> None:
+        self.curl = curl
+        self.future: asyncio.Future[Exchange] | None = None
+        self.chunks: list[bytes] = []
+        self.headers: list[bytes] = []
+        self._url = ""
+        self._lines: list[str] = []
+        self._size = -1
+        self._is_post = self._is_fresh = False
+        curl.setopt(pycurl.WRITEFUNCTION, self.chunks.append)
+        curl.setopt(pycurl.HEADERFUNCTION, self.headers.append)
+        curl.setopt(pycurl.SEEKFUNCTION, self._refuse_rewind)
+
+    def begin(
+        self, future: asyncio.Future[Exchange], url: str, body: bytes | None, lines: list[str], *, now: float, is_fresh: bool
+    ) -> None:
+        """Tell the handle what to send; the reply goes to ``future``. ``is_fresh``: on a connection of its own."""
+        self.future = future
+        self.started_at = now
+        self.moved_bytes, self.moved_at = -1, 0.0
+        self.resend_refused = False
+        setopt = self.curl.setopt
+        if url != self._url:
+            self._url, self.is_tls = url, url.startswith("https:")
+            setopt(pycurl.URL, url)
+        if lines != self._lines:
+            self._lines = lines
+            setopt(pycurl.HTTPHEADER, lines)
+        if is_fresh != self._is_fresh:
+            self._is_fresh = is_fresh
+            setopt(pycurl.FRESH_CONNECT, int(is_fresh))
+        self._give(body)
+
+    def settle(self, result: Exchange | Exception) -> None:
+        """End the request: tell the task that waits what came of it."""
+        future, self.future = self.future, None
+        self.chunks.clear()
+        self.headers.clear()
+        # One that was cancelled a moment ago no longer waits.
+        if future is None or future.done():
+            return
+        if isinstance(result, Exception):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
+
+    def _give(self, body: bytes | None) -> None:
+        setopt = self.curl.setopt
+        is_post = body is not None
+        if is_post is not self._is_post:
+            self._is_post, self._size = is_post, -1
+            setopt(pycurl.POST if is_post else pycurl.HTTPGET, 1)
+        self.body_size_bytes = 0
+        if body is not None:
+            self.body_size_bytes = len(body)
+            if len(body) != self._size:
+                self._size = len(body)
+                setopt(pycurl.POSTFIELDSIZE_LARGE, len(body))
+            setopt(pycurl.READFUNCTION, BytesIO(body).read)
+
+    def _refuse_rewind(self, offset: int, origin: int) -> int:
         del offset, origin
         self.resend_refused = True
         return pycurl.SEEKFUNC_FAIL
-
-
-def prepare(transfer: Transfer, url: str, body: bytes | None, headers: list[str]) -> None:
-    """Tell the transfer's handle what to send and where the reply goes."""
-    curl = transfer.curl
-    curl.setopt(pycurl.URL, url)
-    curl.setopt(pycurl.HTTPHEADER, headers)
-    curl.setopt(pycurl.WRITEFUNCTION, transfer.chunks.append)
-    curl.setopt(pycurl.HEADERFUNCTION, transfer.headers.append)
-    if body is None:
-        curl.setopt(pycurl.HTTPGET, 1)
-        return
-    curl.setopt(pycurl.POST, 1)
-    curl.setopt(pycurl.POSTFIELDSIZE_LARGE, len(body))
-    curl.setopt(pycurl.READFUNCTION, BytesIO(body).read)
-    curl.setopt(pycurl.SEEKFUNCTION, transfer.refuse_rewind)
 
 
 def reply_of(transfer: Transfer, elapsed_s: float) -> HttpReply:

@@ -8,12 +8,14 @@ import subprocess
 import time
 from pathlib import Path
 
+import pycurl
 import pytest
 import uvloop
 
 from collector.settings import Timeouts
 from collector.transport.client import HttpClient
 from collector.transport.exchange import Exchange, HttpReply, Phase, TransportFailure
+from collector.transport.transfer import Transfer, reply_of
 from tests.agents.sockets import Peer, Wire, answers_all, peer, reply
 
 
@@ -177,3 +179,54 @@ def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(monkeypatch: p
             return await client.post_json(seen.url, b"{}")
 
     assert isinstance(uvloop.run(scenario()), HttpReply)
+
+
+def test_a_handle_that_rests_keeps_nothing_of_its_last_reply() -> None:
+    """A reply may be as long as MAX_BODY_BYTES, and as many handles rest as requests were in flight."""
+
+    async def scenario() -> tuple[list[bytes], object, Exchange]:
+        transfer = Transfer(pycurl.Curl())
+        waiting: asyncio.Future[Exchange] = asyncio.get_running_loop().create_future()
+        transfer.begin(waiting, "http://127.0.0.1:1", b"{}", [], now=0.0, is_fresh=False)
+        transfer.chunks.append(b"reply")
+        transfer.headers.append(b"HTTP/1.1 200 OK")
+        transfer.settle(reply_of(transfer, 0.1))
+        return [*transfer.chunks, *transfer.headers], transfer.future, await waiting
+
+    kept, future, exchange = uvloop.run(scenario())
+
+    assert (kept, future) == ([], None)
+    assert isinstance(exchange, HttpReply)
+    assert exchange.body == b"reply"
+
+
+def test_a_client_that_is_left_ends_the_requests_under_way() -> None:
+    async def silent(wire: Wire) -> None:
+        await wire.request()
+        await asyncio.sleep(30)
+
+    async def scenario() -> bool:
+        async with peer(silent) as seen:
+            async with HttpClient(Timeouts()) as client:
+                waiting = asyncio.create_task(client.post_json(seen.url, b"{}"))
+                await asyncio.sleep(0.1)
+            await asyncio.wait({waiting}, timeout=5)
+            return waiting.cancelled()
+
+    assert uvloop.run(scenario())
+
+
+def test_a_handle_serves_requests_of_all_kinds_one_after_the_other() -> None:
+    async def scenario() -> tuple[list[Exchange], Peer]:
+        async with peer(answers_all) as seen, HttpClient(Timeouts()) as client:
+            posted = [await client.post_json(seen.url, body, lines) for body, lines in ((b"{}", []), (b"[1]", ["X-A: 1"]))]
+            got = await client.get(f"{seen.url}?again", ["X-B: 2"])
+            return [*posted, got, await client.post_json(seen.url, b"[2]")], seen
+
+    exchanges, seen = uvloop.run(scenario())
+
+    assert all(isinstance(exchange, HttpReply) for exchange in exchanges)
+    assert seen.requests == [b"{}", b"[1]", b"", b"[2]"]
+    assert [head.split(b" ")[0] for head in seen.heads] == [b"POST", b"POST", b"GET", b"POST"]
+    assert [b"x-a: 1" in head.lower() for head in seen.heads] == [False, True, False, False]
+    assert [b"x-b: 2" in head.lower() for head in seen.heads] == [False, False, True, False]
