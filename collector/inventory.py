@@ -51,11 +51,15 @@ class Inventory:
         self._keys: array[int] = array("q")
         self._explicit: dict[int, str] = {}
         hasher = hashlib.sha256()
-        for block in line_blocks(path):
-            hasher.update(block)
-            self._index(block)
-        self.digest = hasher.hexdigest()
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            for block in _blocks_of(self._descriptor, 0):
+                hasher.update(block)
+                self._index(block)
+        except BaseException:
+            self.close()
+            raise
+        self.digest = hasher.hexdigest()
 
     def _index(self, block: bytes) -> None:
         lines = block.splitlines(keepends=True) if b"\r" not in block else list(_lf_lines(block))
@@ -155,17 +159,24 @@ def _size_without_nuls(path: Path) -> int:
 
 def line_blocks(path: Path, *, start: int = 0) -> Iterator[bytes]:
     """The bytes of ``path`` from ``start`` in blocks that end with a line; the last one may lack its newline."""
-    with path.open("rb", buffering=0) as file:
-        file.seek(start)
-        rest = b""
-        while chunk := file.read(_BLOCK):
-            chunk = rest + chunk
-            end = chunk.rfind(b"\n") + 1
-            rest = chunk[end:]
-            if end:
-                yield chunk[:end]
-        if rest:
-            yield rest
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield from _blocks_of(descriptor, start)
+    finally:
+        os.close(descriptor)
+
+
+def _blocks_of(descriptor: int, offset: int) -> Iterator[bytes]:
+    rest = b""
+    while chunk := os.pread(descriptor, _BLOCK, offset):
+        offset += len(chunk)
+        chunk = rest + chunk
+        end = chunk.rfind(b"\n") + 1
+        rest = chunk[end:]
+        if end:
+            yield chunk[:end]
+    if rest:
+        yield rest
 
 
 def _lf_lines(block: bytes) -> Iterator[bytes]:

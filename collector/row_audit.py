@@ -78,20 +78,23 @@ class RowAudit:
 
     def run(self) -> None:
         """Audit the file. Raises CorruptArtifactError."""
-        with self._path.open("rb") as handle:
-            size = os.fstat(handle.fileno()).st_size
-            if size < self._ranges.end:
-                self._lose_last(size, handle.fileno())
-                return
-            for begin, end in self._ranges.unaccounted(size):
-                self._read_gap(begin, os.pread(handle.fileno(), end - begin, begin), is_last=end == size)
+        size = self._path.stat().st_size
+        if size < self._ranges.end:
+            self._lose_last(size)
+            return
+        for begin, end in self._ranges.unaccounted(size):
+            self._read_gap(begin, self._bytes(begin, end), is_last=end == size)
 
-    def _lose_last(self, size: int, descriptor: int) -> None:
+    def _bytes(self, begin: int, end: int) -> bytes:
+        with self._path.open("rb") as handle:
+            return os.pread(handle.fileno(), end - begin, begin)
+
+    def _lose_last(self, size: int) -> None:
         last = self._ranges.last
         if last is None or size <= last.offset:
             what = f"it records a row up to byte {self._ranges.end} of {self._path.name}, which ends at byte {size}."
             raise CorruptArtifactError(self._journal, self._ranges.last_line, what)
-        remains = os.pread(descriptor, size - last.offset, last.offset)
+        remains = self._bytes(last.offset, size)
         if len(remains) == last.length - 1 and zlib.crc32(remains + b"\n") == last.checksum:
             self._repairs.lines.append(Repair(self._path, None))
             return

@@ -6,6 +6,8 @@ leave behind becomes a list of repairs for whoever holds the lock; what no crash
 
 from __future__ import annotations
 
+import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -48,14 +50,10 @@ class RolloutStore:
             raise NotFoundError(
                 "there is no prepared run.", "Its manifest is written when preparation is complete.", artifacts.manifest
             )
-        for path in (artifacts.inventory, artifacts.journal, artifacts.rollouts, artifacts.failures):
-            if not path.is_file():
-                raise CorruptArtifactError(path, 0, "the file is missing and the run's manifest exists.")
+        expected = (artifacts.inventory, artifacts.journal, artifacts.rollouts, artifacts.failures)
+        sizes = [_size_of(path) for path in expected]
         inventory = Inventory(artifacts.inventory)
-        is_begun = any(
-            path.exists() and path.stat().st_size
-            for path in (artifacts.journal, artifacts.rollouts, artifacts.failures, artifacts.moved)
-        )
+        is_begun = any(sizes[1:]) or artifacts.moved.exists()
         if for_dispatch and not is_begun:
             inventory.forget_keys()
         store = cls(artifacts, manifest, inventory, keeps_rows=is_begun or not for_dispatch)
@@ -154,3 +152,11 @@ class RolloutStore:
 def _split_tail(block: bytes) -> tuple[bytes, bytes]:
     end = block.rfind(b"\n") + 1
     return block[:end], block[end:]
+
+
+def _size_of(path: Path) -> int:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        found = path.stat()
+        if stat.S_ISREG(found.st_mode):
+            return found.st_size
+    raise CorruptArtifactError(path, 0, "the file is missing and the run's manifest exists.")

@@ -79,7 +79,8 @@ class RunDir:
 
     def shards(self, plan: BenchmarkPlan) -> list[RunArtifacts]:
         """The files of every shard, by index."""
-        return [self.shard(plan, index) for index in range(plan.shards)]
+        shards = self.benchmark(plan) / "shards"
+        return [RunArtifacts(shards.joinpath(plan.shard_directory(n), "rollouts.jsonl")) for n in range(plan.shards)]
 
     def logs(self, plan: BenchmarkPlan | None) -> Path:
         """Where the output of jobs and services goes: with the benchmark; None is for jobs that fill several shards."""

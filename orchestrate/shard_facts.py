@@ -57,9 +57,20 @@ class KnownShards:
         self._known = _read(run.shard_facts)
         self._is_worth_keeping = False
 
+    def recorded(self, artifacts: RunArtifacts) -> Coverage:
+        """The coverage of one shard under whichever settings of retries it was counted last: what is recorded is the same.
+
+        Raises what RolloutStore.read raises.
+        """
+        known = self._known.get(self._name(artifacts))
+        if known is not None and known.mark == _mark(artifacts):
+            return Coverage.model_validate_json(bytes(known.coverage))
+        with RolloutStore.read(artifacts) as store:
+            return store.coverage(RetrySettings())
+
     def of(self, artifacts: RunArtifacts, retry: RetrySettings) -> ShardFacts:
         """The facts of one shard. Raises what RolloutStore.read raises."""
-        name = str(artifacts.rollouts.parent.relative_to(self._run.root))
+        name = str(artifacts.rollouts.parent).removeprefix(f"{self._run.root}/")
         # Taken before the journal is read: a line that is added meanwhile makes the entry stale, never wrong.
         mark, settings, known = _mark(artifacts), retry.model_dump_json(), self._known.get(name)
         if known is not None and mark is not None and (known.mark, known.retry) == (mark, settings):
@@ -72,6 +83,9 @@ class KnownShards:
             # A shard at work is another one at the next look.
             self._is_worth_keeping |= facts.coverage.is_final or not facts.last_at
         return facts
+
+    def _name(self, artifacts: RunArtifacts) -> str:
+        return str(artifacts.rollouts.parent.relative_to(self._run.root))
 
     def keep(self) -> None:
         """Write down what will still be true at the next look. A run that may only be read stays as it is."""
