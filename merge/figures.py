@@ -49,9 +49,9 @@ def _summary_of_few(values: tuple[float, ...]) -> Summary:
 
 
 def _summary(values: Sequence[float]) -> Summary:
-    ordered = in_order(values)
+    count = len(values)
+    ordered = sorted(values) if count < _MANY else in_order(values)
     low, high = ordered[0], ordered[-1]
-    count = len(ordered)
     if low == high:
         return Summary(math.fsum(ordered) / count, high, low, low, 0.0 if count > 1 else None)
     mean = math.fsum(ordered) / count

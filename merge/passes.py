@@ -21,6 +21,8 @@ from merge.row_numbers import NO_ANSWER, NO_ROW, NO_SUBSET
 from merge.table import RowTable
 
 MISSING_ANSWER: Final = "no_answer"
+#: Votes of so many repeats are counted for all tasks at once, in time that grows with the square of the repeats.
+_FEW_REPEATS: Final = 64
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
@@ -186,11 +188,38 @@ def _votes(scores: _Samples, answers: Integers) -> Metrics:
 
 def _running_votes(scores: _Samples, answers: Integers) -> Floats:
     """For every k, the reward of the most frequent (answer, reward) among the first k: their mean on a tie, 0 without any."""
+    if scores.most <= _FEW_REPEATS and bool(np.all((scores.values == 0) | (scores.values == 1))):
+        return _running_votes_of_zeros_and_ones(scores, answers)
     found: array[float] = array("d")
     numbers, rewards = array("q", answers.tobytes()), array("d", scores.values.tobytes())
     for start, count in zip(scores.starts.tolist(), scores.counts.tolist(), strict=True):
         found.extend(_votes_of_task(zip(numbers[start : start + count], rewards[start : start + count], strict=True)))
     return np.asarray(found)
+
+
+def _running_votes_of_zeros_and_ones(scores: _Samples, answers: Integers) -> Floats:
+    """The same for all tasks at once: sums of zeros and ones are exact in whatever order."""
+    found = np.zeros(len(scores.values))
+    for count in np.unique(scores.counts).tolist():
+        places = scores.starts[scores.counts == count][:, np.newaxis] + np.arange(count)
+        found[places] = _votes_of_equal_tasks(answers[places], scores.values[places])
+    return found
+
+
+def _votes_of_equal_tasks(answers: Integers, rewards: Floats) -> Floats:
+    """A row for each task, a column for each k."""
+    tasks = np.arange(len(answers))
+    is_vote = (answers != NO_ANSWER) & (answers != NO_ROW)
+    #: How often each vote was given so far, where it was given first.
+    given = np.zeros(answers.shape, dtype=np.int32)
+    found = np.zeros(answers.shape)
+    for k in range(answers.shape[1]):
+        is_same = (answers[:, : k + 1] == answers[:, k, np.newaxis]) & (rewards[:, : k + 1] == rewards[:, k, np.newaxis])
+        given[tasks, is_same.argmax(axis=1)] += is_vote[:, k]
+        is_leader = (given == given.max(axis=1, keepdims=True)) & (given > 0)
+        leaders = is_leader.sum(axis=1)
+        found[:, k] = np.where(is_leader, rewards, 0.0).sum(axis=1) / np.maximum(leaders, 1)
+    return found
 
 
 def _votes_of_task(votes: Iterable[tuple[int, float]]) -> list[float]:
