@@ -6,8 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 from dataclasses import replace
-from types import UnionType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from collector.agents.base import Agent, AgentSettings
 from collector.outcome_checks import is_reward
@@ -28,6 +27,11 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+#: What agents and verifiers may return, as tuples made once: a union of types is made anew each time it is written.
+_ANSWERS: Final[tuple[type[Answer], type[Completed], type[Omitted], type[Failure]]] = (Answer, Completed, Omitted, Failure)
+_VERDICTS: Final[tuple[type[Verdict], type[Failure]]] = (Verdict, Failure)
+_NO_ANSWER: Final = (Failure, Omitted)
+
 
 async def run_attempt(
     row: dict[str, Any], agent: Agent[AgentSettings], verifier: Verifier[VerifierSettings], *, limit_s: float
@@ -41,8 +45,8 @@ async def run_attempt(
     limit = asyncio.timeout(limit_s)
     try:
         async with limit:
-            answer = await _sole(agent.answer(row), Answer | Completed | Omitted)
-            if isinstance(answer, Failure | Omitted):
+            answer = await _sole(agent.answer(row), _ANSWERS)
+            if isinstance(answer, _NO_ANSWER):
                 return answer
             if isinstance(answer, Completed):
                 return _checked(answer)
@@ -50,7 +54,7 @@ async def run_attempt(
             if truncated is not None:
                 return Completed(answer=answer, verdict=truncated)
             stage = Stage.VERIFICATION
-            verdict = await _sole(verifier.verify(row, answer), Verdict)
+            verdict = await _sole(verifier.verify(row, answer), _VERDICTS)
     except Exception as error:  # noqa: BLE001 - a plug-in's bug fails its own rollout, never the run
         if isinstance(error, TimeoutError) and limit.expired():
             return _kept(_too_long(limit_s, stage), answer, verifier)
@@ -63,7 +67,7 @@ _WHO = {Stage.AGENT: "agent", Stage.VERIFICATION: "verifier"}
 _KINDS = {Stage.AGENT: FailureKind.AGENT_RUN_ERROR, Stage.VERIFICATION: FailureKind.VERIFIER_ERROR}
 
 
-async def _sole(call: Awaitable[T | Failure], kind: type[T] | UnionType) -> T | Failure:
+async def _sole(call: Awaitable[T], kinds: tuple[type, ...]) -> T:
     """What ``call`` returns. Raises TypeError for a foreign value, RuntimeError for a cancellation that nobody asked for."""
     try:
         value = await call
@@ -73,8 +77,8 @@ async def _sole(call: Awaitable[T | Failure], kind: type[T] | UnionType) -> T | 
             raise
         # A plug-in's own cancelled task or scope; let through, it would end a worker of the collector without a word.
         raise RuntimeError("it was cancelled from within") from error
-    if not isinstance(value, kind | Failure):
-        raise TypeError(f"it returned {type(value).__name__}, not {getattr(kind, '__name__', kind)} or Failure")
+    if not isinstance(value, kinds):
+        raise TypeError(f"it returned {type(value).__name__}, not {' or '.join(kind.__name__ for kind in kinds)}")
     return value
 
 

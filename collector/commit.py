@@ -15,8 +15,8 @@ import zlib
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import accumulate
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -32,9 +32,12 @@ from collector.lock import ShardLock
 #: Events that are complete but for what only the commit knows: session, sequence number, time, and the row's place.
 Draft: TypeAlias = SessionStarted | Dispatched | Success | Failed | Migrated | OmittedEvent | events.Lost | SessionEnded
 
+#: Tuples, made once: a union of types is made anew each time it is written.
+_FAILURES: Final = (Failed, Migrated)
+_WITH_ROW: Final = (Success, Failed, Migrated)
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+
+class Entry(msgspec.Struct, frozen=True):
     """One event to commit, with the inventory index of its rollout and the row it speaks of, newline included."""
 
     draft: Draft
@@ -66,12 +69,15 @@ class JournalWriter:
         repairs. This writer must not be used again after either.
         """
         self.check()
-        main = self._write_rows(self._main, [entry for entry in batch if isinstance(entry.draft, Success)])
-        failures = self._write_rows(self._failures, [entry for entry in batch if isinstance(entry.draft, Failed | Migrated)])
-        at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        written = [self._stamp(entry, at, main, failures) for entry in batch]
-        if main or failures:
+        # Recovered ones have no row here: they say where theirs stands.
+        fresh = [entry for entry in batch if entry.row is not None]
+        places: dict[int, int] = {}
+        if fresh:
+            self._write_rows(self._main, [entry for entry in fresh if isinstance(entry.draft, Success)], places)
+            self._write_rows(self._failures, [entry for entry in fresh if isinstance(entry.draft, _FAILURES)], places)
             self.check()
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        written = [self._stamp(entry, at, places) for entry in batch]
         self._append_events(written)
         self.check()
         return written
@@ -108,31 +114,26 @@ class JournalWriter:
         for file in (self._main, self._failures, self._journal):
             file.close()
 
-    def _write_rows(self, file: AppendFile, entries: list[Entry]) -> dict[int, int]:
-        """Offsets of the rows by the identity of their entry; those that say where they stand (recovered) are left alone."""
-        fresh = [entry for entry in entries if entry.row is not None]
-        if not fresh:
-            return {}
+    def _write_rows(self, file: AppendFile, entries: list[Entry], places: dict[int, int]) -> None:
+        """Write the rows of ``entries``, and add to ``places`` where each stands, by the identity of its entry."""
+        if not entries:
+            return
+        rows = [entry.row or b"" for entry in entries]
         with _explained(file):
-            offset = file.append(b"".join(entry.row or b"" for entry in fresh))
+            offset = file.append(b"".join(rows))
             if self._sync:
                 file.sync()
-        places: dict[int, int] = {}
-        for entry in fresh:
-            places[id(entry)] = offset
-            offset += len(entry.row or b"")
-        return places
+        places.update(zip(map(id, entries), accumulate(map(len, rows), initial=offset), strict=False))
 
-    def _stamp(self, entry: Entry, at: str, main: dict[int, int], failures: dict[int, int]) -> Event:
-        draft = entry.draft
-        common = {"session": self._session, "seq": self._seq, "at": at}
-        self._seq += 1
-        if isinstance(draft, Success | Failed | Migrated) and entry.row is not None:
-            offset = (main if isinstance(draft, Success) else failures)[id(entry)]
-            return msgspec.structs.replace(
-                draft, offset=offset, length=len(entry.row), checksum=zlib.crc32(entry.row), **common
-            )
-        return msgspec.structs.replace(draft, **common)
+    def _stamp(self, entry: Entry, at: str, places: dict[int, int]) -> Event:
+        draft, row = entry.draft, entry.row
+        seq, self._seq = self._seq, self._seq + 1
+        if row is None or not isinstance(draft, _WITH_ROW):
+            return msgspec.structs.replace(draft, session=self._session, seq=seq, at=at)
+        return msgspec.structs.replace(
+            draft, session=self._session, seq=seq, at=at,
+            offset=places[id(entry)], length=len(row), checksum=zlib.crc32(row),
+        )  # fmt: skip
 
     def _append_events(self, written: list[Event]) -> None:
         data = b"".join(map(events.encode, written))

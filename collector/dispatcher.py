@@ -17,7 +17,7 @@ from collector.settings import RunSettings
 from collector.stop import TAKES_THE_SERVER, StopRequest
 from collector.upcoming import Upcoming
 from collector.verifiers.base import Verifier, VerifierSettings
-from collector.verifiers.judge_saved import tokens_of
+from collector.verifiers.judge_saved import JUDGE_TOKENS, tokens_of
 
 _log = logging.getLogger(__name__)
 
@@ -215,5 +215,7 @@ class Dispatcher:
     def _count_judge(self, outcome: Completed | Failure | Omitted) -> None:
         if not isinstance(outcome, Omitted):
             extra = outcome.extra if isinstance(outcome, Failure) else outcome.verdict.extra
+            if extra.keys().isdisjoint(JUDGE_TOKENS):
+                return
             for way, count in enumerate(tokens_of(extra)):
                 self._session.judge_tokens[way] += count or 0

@@ -21,6 +21,7 @@ _DIGITS_ALIKE = bytes.maketrans(b"0123456789", b"0" * 10)
 MOST_LEVELS: Final = 254
 _TOO_DEEP = f"nested deeper than {MOST_LEVELS} levels"
 _ALWAYS_FINITE = frozenset({str, int, bool, type(None)})
+_CONTAINERS = (dict, list, tuple)
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -93,9 +94,10 @@ def _parts(item: Any) -> Iterable[Any]:
 
 
 def _has_non_finite(value: Any) -> bool:
-    stack: list[Iterable[Any]] = [(value,)]
+    stack: list[Any] = [(value,)]
     while stack:
-        for item in stack.pop():
+        part = stack.pop()
+        for item in part.values() if isinstance(part, dict) else part:
             kind = type(item)
             # Nearly everything is of a kind that can be passed over without a question.
             if kind in _ALWAYS_FINITE:
@@ -103,8 +105,8 @@ def _has_non_finite(value: Any) -> bool:
             if isinstance(item, float):
                 if item - item != 0.0:
                     return True
-            else:
-                stack.append(_parts(item))
+            elif isinstance(item, _CONTAINERS):
+                stack.append(item)
     return False
 
 

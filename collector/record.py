@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from collector import rows
 from collector.events import Failed, OmittedEvent, Success
 from collector.outcomes import Completed, Delivery, Failure, FailureClass, FailureKind, Omitted, Stage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One dispatched try: which, and the materialized row it was dispatched with."""
 
     index: int
@@ -23,8 +24,7 @@ class Attempt:
     row: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """What goes to disk for one outcome; the commit fills in the place of the row."""
 
     draft: Success | Failed | OmittedEvent

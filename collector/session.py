@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
+from typing import Final
 
 from collector import durable, rows
 from collector.artifacts import RunArtifacts
@@ -23,6 +24,8 @@ from collector.store import RolloutStore
 
 #: Rows made failures with one commit: so many are in memory at once.
 _MIGRATED_AT_ONCE = 64
+#: A tuple, made once: a union of types is made anew each time it is written.
+_OF_A_ROLLOUT: Final = (Dispatched, Success, Failed, Migrated, OmittedEvent, Lost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,7 @@ class ShardSession:
 
     def _apply(self, batch: list[Entry], written: list[Event]) -> None:
         for entry, event in zip(batch, written, strict=True):
-            if isinstance(event, Dispatched | Success | Failed | Migrated | OmittedEvent | Lost):
+            if isinstance(event, _OF_A_ROLLOUT):
                 self.store.history.apply(event, entry.index)
 
 

@@ -13,6 +13,7 @@ from collector import rows
 #: Keys of a row that say what its judge cost, in tokens.
 INPUT_TOKENS: Final = "judge_input_tokens"
 OUTPUT_TOKENS: Final = "judge_output_tokens"
+JUDGE_TOKENS: Final = (INPUT_TOKENS, OUTPUT_TOKENS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,6 @@ def judge_in(line: bytes) -> JudgeView | None:
 
 def tokens_of(extra: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """What a judge was sent and what it said, in tokens."""
-    counts = (extra.get(name) for name in (INPUT_TOKENS, OUTPUT_TOKENS))
+    counts = (extra.get(name) for name in JUDGE_TOKENS)
     sent, said = (count if isinstance(count, int) and not isinstance(count, bool) else None for count in counts)
     return sent, said

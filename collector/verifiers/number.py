@@ -112,6 +112,12 @@ def last_number(text: str, *, percent_as_fraction: bool = False) -> Decimal | No
             begin -= 1
         while stop < end and text[stop] in _MAY_BELONG:
             stop += 1
+        if (plain := text[begin:stop].strip(" ").rstrip(" .,")).isdigit():
+            # A whole number with nothing about it, as most answers are: the pattern would find the same.
+            if (value := _decimal(plain)) is not None:
+                return value
+            end = begin
+            continue
         for match in reversed(list(_NUMBER.finditer(text, begin, stop))):
             value = _value(match, percent_as_fraction=percent_as_fraction)
             if value is not None:

@@ -8,10 +8,10 @@ import os
 import subprocess
 import sys
 import zlib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from collector import durable, jsonl
@@ -206,7 +206,7 @@ def _slip_in(artifacts: RunArtifacts, settings: RunSettings) -> None:
                 await session.dispatch(0, 1)
                 made = record(attempt, done, 0.1)
                 await session.settle(0, made.draft, made.line)
-                _append_late(artifacts, replace(attempt, number=0, session=0), done)
+                _append_late(artifacts, msgspec.structs.replace(attempt, number=0, session=0), done)
                 await session.dispatch(2, 1)
             finally:
                 await session.abandon()
