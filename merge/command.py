@@ -15,7 +15,7 @@ from merge.generation import Generation, Reporting, plan_generation, plan_legacy
 from merge.identity import bind_inputs
 from merge.legacy import read_legacy
 from merge.lock import DEFAULT_WAIT_S, waiting_lock
-from merge.partial import partial_name
+from merge.partial import partial_name, whole_name, withdraw_partial
 from merge.plugins import check_plugins
 from merge.read_shards import read_shards
 from merge.receipt import Receipt
@@ -49,8 +49,8 @@ def merge_paths(
 
     Everything is checked before anything is written: NotFoundError, IdentityError, RefusedError, CorruptArtifactError, and
     IncompleteError when rollouts are unfinished under ``retry`` and ``allow_partial`` is off. Inputs are never changed. What is
-    partial goes to ``partial_name(target)``, so that its name says so wherever it is copied. Without ``with_rows`` only
-    coverage and metrics are written.
+    partial goes to ``partial_name(target)``, so that its name says so wherever it is copied, and goes away when all is there.
+    Without ``with_rows`` only coverage and metrics are written.
     """
     reporting = reporting or Reporting()
     check_plugins(reporting.plugins)
@@ -65,9 +65,12 @@ def merge_paths(
     merged = RunArtifacts(target)
     durable.make_dir(target.absolute().parent)
     receipt = None
-    with waiting_lock(merged.merge_lock, timeout_s=wait_s):
+    whole = RunArtifacts(whole_name(target))
+    with waiting_lock(whole.merge_lock, timeout_s=wait_s):
         check_target(target, runs)
         if with_rows:
+            if not generation.is_partial and whole == merged:
+                withdraw_partial(whole)
             receipt = publish_generation(merged, generation)
         else:
             publish_reports(merged, generation)

@@ -50,6 +50,10 @@ class BenchmarkReport(StrictModel):
     merged: str | None
     #: The merged file leaves out rollouts that were unfinished when it was made.
     merged_partially: bool = False
+    #: The shards recorded more since the merged file was made.
+    merged_is_older: bool = False
+    #: The whole result of before, beside a partial one of shards that were opened again; null when there is none.
+    older_result: str | None = None
     exports: list[ExportReport] = Field(default_factory=list)
     #: The scheduler's word for the job that publishes what the shards leave; null when there is none.
     finisher_state: str | None = None
@@ -64,9 +68,9 @@ class BenchmarkReport(StrictModel):
 
     @property
     def is_published(self) -> bool:
-        """Whether the whole benchmark is merged and each export arrived."""
+        """Whether the whole benchmark is merged, as its shards are now, and each export arrived."""
         arrived = all(export.standing is Standing.SUCCEEDED for export in self.exports)
-        return self.merged is not None and not self.merged_partially and arrived
+        return self.merged is not None and not self.merged_partially and not self.merged_is_older and arrived
 
     @property
     def is_final(self) -> bool:

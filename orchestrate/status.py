@@ -15,6 +15,7 @@ from collector.coverage import Coverage, total
 from collector.errors import GymEvalError
 from collector.settings import RetrySettings
 from exporters.ledger import ExportEvent, Standing, read_events, standing
+from merge.partial import is_current
 from merge.receipt import Receipt, read_receipt
 from orchestrate.config.load import settings_of
 from orchestrate.executors.base import executor_for
@@ -126,6 +127,8 @@ def _benchmark(
     coverage = total(parts) if parts else None
     merged = run.result(benchmark)
     receipt = _receipt(merged)
+    whole = run.merged(benchmark)
+    is_readable = coverage is not None and len(parts) == len(shards)
     return BenchmarkReport(
         name=benchmark.name,
         coverage=coverage,
@@ -135,6 +138,8 @@ def _benchmark(
         expected=benchmark.expected,
         merged=str(merged.rollouts) if merged.rollouts.exists() else None,
         merged_partially=receipt is not None and receipt.partial,
+        merged_is_older=receipt is not None and is_readable and not is_current(merged, total(parts)),
+        older_result=str(whole.rollouts) if merged != whole and whole.receipt.exists() else None,
         exports=_exports(benchmark, merged, receipt),
         shards=shards,
     )

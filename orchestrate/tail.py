@@ -16,6 +16,7 @@ from orchestrate.health import choose_health
 from orchestrate.masked_config import publish_config
 from orchestrate.plan import BenchmarkPlan
 from orchestrate.rundir import RunDir
+from orchestrate.standing import is_older
 
 
 def finish(run: RunDir, benchmark: BenchmarkPlan, settings: RunSettings, *, with_exports: bool = True) -> TailResult:
@@ -79,11 +80,11 @@ def check_exports(result: TailResult, where: str) -> None:
 
 
 def is_finished(run: RunDir, benchmark: BenchmarkPlan) -> bool:
-    """Whether the whole benchmark is merged and every export arrived. False also when its files cannot tell."""
-    merged = run.merged(benchmark)
+    """Whether the benchmark is merged whole, as its shards are now, and every export arrived. False when files cannot tell."""
+    merged = run.result(benchmark)
     try:
         receipt = read_receipt(merged.receipt)
-        if receipt is None or receipt.partial:
+        if receipt is None or receipt.partial or is_older(run, benchmark, merged):
             return False
         for name, values in benchmark.export.items():
             ledger = Ledger(merged, name, make_exporter(name, values, merged).destination, receipt.output.sha256)

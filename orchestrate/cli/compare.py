@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from merge.compare import Comparison
     from merge.gate import GateResult
 
+_log = logging.getLogger(__name__)
 #: A gate does not hold, or the evidence does not decide it. Not 6: nothing is unfinished, and waiting would not help.
 _GATE_EXIT = 9
 
@@ -73,7 +75,13 @@ def _place(text: str, benchmark: str | None) -> Path:
     found = named(text)
     if found.run is None and found.rollouts is None:
         return found.path
-    return one_result(found, benchmark).artifacts.rollouts
+    result = one_result(found, benchmark).artifacts
+    if found.run is not None:
+        from orchestrate.standing import older_results
+
+        if older_results(found.run, [result]):
+            _log.warning("older than its shards, which recorded more since: %s", result.rollouts)
+    return result.rollouts
 
 
 def _as_text(comparisons: tuple[Comparison, ...], results: list[GateResult], folder: Path) -> str:

@@ -17,7 +17,7 @@ from orchestrate.run_words import RUN_WORDS
 
 if TYPE_CHECKING:
     from exporters.base import ExportResult
-    from orchestrate.named import Result
+    from orchestrate.named import Named, Result
 
 _log = logging.getLogger(__name__)
 #: Flag to the key that it sets.
@@ -176,12 +176,32 @@ def _export_each(name: str, values: dict[str, Any], run: str | None) -> list[tup
             "rollouts_jsonl_fpath: names the run's rollouts as text.",
             "Name a run after the exporter, or give --rollouts FILE or +rollouts_jsonl_fpath=FILE.",
         )
-    results = results_of(named(given))
+    found = named(given)
+    results = results_of(found)
     unmerged = [str(result.name) for result in results if not result.artifacts.rollouts.is_file()]
     if unmerged:
         raise IncompleteError(f"not merged yet: {', '.join(unmerged)}.", "Export again when they are.", given)
+    _check_age(found, results)
     places = [_in_folder_of_its_own(values, result) if len(results) > 1 else values for result in results]
     return [(result, export_run(name, place, result.artifacts)) for result, place in zip(results, places, strict=True)]
+
+
+def _check_age(found: Named, results: list[Result]) -> None:
+    """Raise IncompleteError for a run whose result is older than its shards; of a file named by itself it is only said."""
+    from collector.errors import IncompleteError
+
+    if found.run is None:
+        return
+    from orchestrate.standing import older_results
+
+    older = older_results(found.run, [result.artifacts for result in results])
+    if not older:
+        return
+    names = ", ".join(str(result.rollouts) for result in older)
+    if found.rollouts is None:
+        what = f"older than its shards, which recorded more since: {names}."
+        raise IncompleteError(what, "Export again when it is merged, or name the file itself.", found.path)
+    _log.warning("older than its shards, which recorded more since: %s", names)
 
 
 def _in_folder_of_its_own(values: dict[str, Any], result: Result) -> dict[str, Any]:

@@ -13,38 +13,41 @@ from exporters.direct import published_digest
 from exporters.once import export_once
 from orchestrate.plan import BenchmarkPlan
 from orchestrate.rundir import RunDir, read_plan
+from orchestrate.standing import is_older
 
 
 def export_missing(run: RunDir, *, benchmark: str | None, as_json: bool) -> int:
     """Make them, print how each ended, and return 0 when everything stands and 1 when an export failed.
 
-    Raises IncompleteError when a benchmark is not merged yet: there is nothing to export of it.
+    Raises IncompleteError when a benchmark is not merged yet, or not since its shards went on: what there is of it is old.
     """
     plan = read_plan(run)
     unmerged: list[str] = []
+    older: list[str] = []
     results: list[tuple[str, str, ExportResult]] = []
     # Relative paths of settings start where the run was submitted.
     with contextlib.chdir(plan.cwd):
         for item in plan.benchmarks:
             if benchmark not in (None, item.name):
                 continue
-            found = list(_exports_of(run, item))
-            results += found
-            if not found and item.export:
-                unmerged.append(item.name)
+            digest = published_digest(run.merged(item))
+            if digest is None:
+                unmerged += [item.name] if item.export else []
+            elif run.result(item) != run.merged(item) or is_older(run, item, run.merged(item)):
+                older += [item.name] if item.export else []
+            else:
+                results += _exports_of(run, item, digest)
     print(_as_json(results) if as_json else _as_text(results), end="")
-    if unmerged:
-        raise IncompleteError(f"not merged yet: {', '.join(unmerged)}.", "Export again when they are.", run.root)
+    if unmerged or older:
+        yet = [f"not merged yet: {', '.join(unmerged)}"] if unmerged else []
+        since = [f"not merged since its shards went on: {', '.join(older)}"] if older else []
+        raise IncompleteError(f"{'; '.join([*yet, *since])}.", "Export again when they are.", run.root)
     return 0 if all(result.is_success for _, _, result in results) else 1
 
 
-def _exports_of(run: RunDir, benchmark: BenchmarkPlan) -> Iterator[tuple[str, str, ExportResult]]:
-    merged = run.merged(benchmark)
-    digest = published_digest(merged)
-    if digest is None:
-        return
+def _exports_of(run: RunDir, benchmark: BenchmarkPlan, digest: str) -> Iterator[tuple[str, str, ExportResult]]:
     for name, values in benchmark.export.items():
-        yield benchmark.name, name, export_once(name, values, merged, digest)
+        yield benchmark.name, name, export_once(name, values, run.merged(benchmark), digest)
 
 
 def _as_text(results: list[tuple[str, str, ExportResult]]) -> str:

@@ -84,8 +84,12 @@ def _details(benchmark: BenchmarkReport, run_name: str, *, each_shard: bool, wit
     parts += [f"{benchmark.name}: {trouble}" for trouble in benchmark.submission_troubles]
     parts += [f"{benchmark.name}: {line}" for line in _left_alone(benchmark, run_name)]
     if benchmark.merged is not None:
-        left_out = " (partial: what was unfinished then is not in it)" if benchmark.merged_partially else ""
-        parts.append(f"{benchmark.name}: merged into {benchmark.merged}{left_out}")
+        notes = ["partial: what was unfinished then is not in it"] if benchmark.merged_partially else []
+        notes += ["older than its shards, which recorded more since"] if benchmark.merged_is_older else []
+        noted = f" ({'; '.join(notes)})" if notes else ""
+        parts.append(f"{benchmark.name}: merged into {benchmark.merged}{noted}")
+    if benchmark.older_result is not None:
+        parts.append(f"{benchmark.name}: the whole result of before its shards were opened again: {benchmark.older_result}")
     parts += [
         f"{benchmark.name}: export {export.name} {export.standing}{f': {export.detail}' if export.detail else ''}"
         for export in benchmark.exports

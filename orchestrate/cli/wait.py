@@ -142,8 +142,9 @@ def _check(found: RunReport) -> None:
         if benchmark.coverage is None or any(shard.trouble for shard in benchmark.shards):
             raise IncompleteError("some shards cannot be read.", f"See gym eval status {found.name}.", benchmark.name)
         check_outcome(benchmark.coverage, benchmark.name)
-        if benchmark.merged is None:
-            raise IncompleteError("was not merged.", f"See the logs in {found.run_dir}.", benchmark.name)
+        if benchmark.merged is None or benchmark.merged_is_older:
+            since = " since its shards went on" if benchmark.merged is not None else ""
+            raise IncompleteError(f"was not merged{since}.", f"See the logs in {found.run_dir}.", benchmark.name)
 
 
 def _check_exports(run: RunDir) -> None:

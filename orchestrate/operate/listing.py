@@ -46,7 +46,7 @@ def _local(name: str, at: str, path: Path) -> ListedRun:
     merged = 0
     for benchmark in plan.benchmarks:
         with suppress(GymEvalError):
-            receipt = read_receipt(run.merged(benchmark).receipt)
+            receipt = read_receipt(run.result(benchmark).receipt)
             merged += receipt is not None and not receipt.partial
     update = {"benchmarks": len(plan.benchmarks), "merged": merged, "rollouts": sum(b.expected for b in plan.benchmarks)}
     return base.model_copy(update=update)

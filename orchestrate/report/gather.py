@@ -18,6 +18,7 @@ from collector.manifest import read_manifest
 from collector.outcomes import RolloutState
 from collector.settings import RetrySettings
 from collector.store import RolloutStore
+from merge.partial import is_current
 from merge.receipt import read_receipt
 from orchestrate.counted import counted
 from orchestrate.health import runs_in
@@ -153,7 +154,7 @@ def _benchmark(place: Place, *, content: bool) -> BenchmarkFacts:
         coverage=_whole(readable, place) if readable else None,
         shards=shards,
         figures=figures_of(row_files(place.merged, place.shards), content=content),
-        projection=_projection(place) + (f"; cannot be read: {counted(missing, 'shard')}" if missing else ""),
+        projection=_projection(place, readable) + (f"; cannot be read: {counted(missing, 'shard')}" if missing else ""),
         health=_health(place.merged),
     )
 
@@ -188,13 +189,16 @@ def _shard(index: int, run: RunArtifacts, retry: RetrySettings, *, content: bool
     return facts
 
 
-def _projection(place: Place) -> str:
+def _projection(place: Place, shards: Sequence[Coverage]) -> str:
     try:
         receipt = read_receipt(place.merged.receipt)
     except GymEvalError as error:
         return f"not merged: {error}"
     if receipt is not None:
-        return f"merged: {counted(receipt.output.rows, 'row')}{' (partial)' if receipt.partial else ''}"
+        is_older = len(shards) == len(place.shards) > 0 and not is_current(place.merged, total(shards))
+        notes = [note for note, is_so in (("partial", receipt.partial), ("older than its shards", is_older)) if is_so]
+        noted = f" ({', '.join(notes)})" if notes else ""
+        return f"merged: {counted(receipt.output.rows, 'row')}{noted}"
     return "one shard, its rows are the result" if place.merged in place.shards else "not merged"
 
 
