@@ -21,6 +21,7 @@ from collector.outcomes import (
     Stage,
     Verdict,
 )
+from collector.time_limit import TimeLimit
 from collector.verifiers.base import Verifier, VerifierSettings, verdict_for_truncated
 
 _log = logging.getLogger(__name__)
@@ -42,9 +43,9 @@ async def run_attempt(
     """
     stage = Stage.AGENT
     answer: Answer | Completed | Failure | Omitted | None = None
-    limit = asyncio.timeout(limit_s)
+    limit = TimeLimit(limit_s)
     try:
-        async with limit:
+        with limit:
             answer = await _sole(agent.answer(row), _ANSWERS)
             if isinstance(answer, _NO_ANSWER):
                 return answer
@@ -56,7 +57,7 @@ async def run_attempt(
             stage = Stage.VERIFICATION
             verdict = await _sole(verifier.verify(row, answer), _VERDICTS)
     except Exception as error:  # noqa: BLE001 - a plug-in's bug fails its own rollout, never the run
-        if isinstance(error, TimeoutError) and limit.expired():
+        if isinstance(error, TimeoutError) and limit.is_over:
             return _kept(_too_long(limit_s, stage), answer, verifier)
         _log.exception("the %s raised for task %s", _WHO[stage], row.get("_ng_task_index"))
         return _kept(_bug(error, stage), answer, verifier)

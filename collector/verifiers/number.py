@@ -6,7 +6,6 @@ import decimal
 import re
 from decimal import Decimal
 from functools import lru_cache
-from itertools import repeat
 from typing import Annotated, Any, Final
 
 from pydantic import Field
@@ -33,6 +32,7 @@ _NUMBER: Final = re.compile(
 )  # fmt: skip
 #: Every character that can be part of a number: between two others no number can be.
 _MAY_BELONG: Final = frozenset("0123456789,.\u00a0\u202f +-\u2212\u2012\u2013\\$€£¥/%{}eEdfrac")
+_DIGITS_ALIKE: Final = bytes.maketrans(b"123456789", b"0" * 9)
 _SEPARATORS: Final = dict.fromkeys(map(ord, ",\u00a0\u202f "))
 _ONE: Final = Decimal(1)
 _CONTEXT: Final = decimal.Context(prec=_MAX_DIGITS, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
@@ -137,9 +137,10 @@ def _last_digit(text: str, end: int) -> int:
     window = 256
     while end > 0:
         begin = max(0, end - window)
-        place = max(map(text.rfind, "0123456789", repeat(begin), repeat(end)))
+        # Byte for character, so that places agree; one search for all digits.
+        place = text[begin:end].encode("ascii", "replace").translate(_DIGITS_ALIKE).rfind(b"0")
         if place >= 0:
-            return place
+            return begin + place
         end, window = begin, 8 * window
     return -1
 
