@@ -12,7 +12,7 @@ from collector.errors import ServiceError
 from collector.settings import RunSettings, Timeouts
 from collector.transport.client import HttpClient
 from collector.transport.exchange import HttpReply
-from orchestrate.services import Endpoint
+from orchestrate.endpoint import Endpoint
 
 _HEALTH_TIMEOUTS = Timeouts(connect_s=5, request_s=10, stall_s=10)
 

@@ -17,8 +17,9 @@ from orchestrate.config.submit import Benchmark, Driver, Job, Prepare, Requeue, 
 from orchestrate.config.values import resolve_env
 from orchestrate.datasets import prepare_commands
 from orchestrate.requeue import JobRun, why_not_again
+from orchestrate.running_service import RunningService
 from orchestrate.service_command import command_of, model_name
-from orchestrate.services import RunningService, group_of
+from orchestrate.services import group_of
 from tests.orchestrate.test_requeue_bounds import run as job_run
 
 CONFIG: dict[str, Any] = {

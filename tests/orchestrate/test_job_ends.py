@@ -18,9 +18,10 @@ from collector import collect
 from collector.errors import ServiceError, UnavailableError
 from collector.lock import ShardLock
 from collector.stop import StopReason, StopRequest
+from orchestrate.endpoint import Endpoint
 from orchestrate.job import Job
 from orchestrate.rundir import RunDir
-from orchestrate.services import Endpoint, ServiceGroup
+from orchestrate.services import ServiceGroup
 from tests.orchestrate.project import Project, tree
 from tests.support import testkit
 from tests.support.processes import wait_for
@@ -80,9 +81,9 @@ def test_a_job_whose_shard_somebody_else_holds_touches_nothing(project: Project)
     wait_for(lambda: job_states(project) == {"GONE"}, 60)
 
     with ShardLock(project.run_dir / "math" / "shards" / "0-of-1" / "rollouts.jsonl.lock"):
-        before = tree(project.run_dir)
+        before = tree(project.run_dir / "math")
         done = python(project, f"from orchestrate.job import run_shard; run_shard({str(project.run_dir)!r}, 'math', '0')")
-        assert tree(project.run_dir) == before
+        assert tree(project.run_dir / "math") == before
 
     assert done.returncode == 4, done.stderr
 
@@ -96,7 +97,7 @@ def test_the_outcome_is_told_rather_than_that_of_an_export(project: Project) -> 
     project.submit()
     wait_for(lambda: job_states(project) == {"GONE"}, 60)
     run = "from orchestrate.job_finisher import Finisher; from orchestrate.processes import ProcessTable"
-    start = f"Finisher(RunDir(Path({str(project.run_dir)!r})), 'math', 't', scheduler=ProcessTable()).run()"
+    start = f"run = RunDir(Path({str(project.run_dir)!r})); Finisher(run, 'math', 't', scheduler=ProcessTable(run)).run()"
     done = python(project, f"from pathlib import Path; from orchestrate.rundir import RunDir; {run}; {start}")
 
     assert "gym eval: math shard 0 of 1: nothing was measured" in project.logs()

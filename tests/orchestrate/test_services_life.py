@@ -15,8 +15,9 @@ import pytest
 from collector.errors import ConfigError, ServiceError
 from collector.settings import RunSettings
 from orchestrate.config.services import CommandService, ExternalService
+from orchestrate.endpoint import Endpoint
 from orchestrate.readiness import ModelProbe
-from orchestrate.services import Endpoint, ServiceGroup, group_of
+from orchestrate.services import ServiceGroup, group_of
 from tests.orchestrate.project import SERVER
 from tests.support.model_server import ModelServer
 from tests.support.processes import wait_for
