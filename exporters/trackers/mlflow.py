@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from pydantic import Field
@@ -17,6 +18,7 @@ from exporters.trackers.child import call, missing_package, require_package
 from exporters.trackers.names import MLFLOW_LONGEST, digest_of, mlflow_name
 from exporters.trackers.package import Named, Package, named, omitted_lines, read_package, same_as_sent
 from exporters.trackers.settings import Address, TrackerConfig
+from exporters.trackers.work import work_folder
 
 #: Limits of MLflow's REST API: entries of one batch, characters of one value.
 PARAMS_PER_BATCH: Final = 100
@@ -71,20 +73,21 @@ class MlflowExporter(Exporter[ExportMlflowConfig]):
             raise ExportError("tracking_uri: is missing.", "Set it, or MLFLOW_TRACKING_URI.")
         package = read_package(artifacts, with_rollouts=self.config.upload_rollouts, report=self.config.report_fpath)
         self.check_unchanged(artifacts)
-        answer = call(
-            "exporters.trackers.mlflow_sender:send",
-            self.payload(package, uri),
-            timeout_s=self.config.timeout_s,
-            environ=self._environ(),
-            address=uri,
-        )
+        with work_folder() as work:
+            answer = call(
+                "exporters.trackers.mlflow_sender:send",
+                self.payload(package, uri, work),
+                timeout_s=self.config.timeout_s,
+                environ=self._environ(),
+                address=uri,
+            )
         lines = [f"run: {answer['run_id']}", f"experiment: {answer['experiment_id']}", f"id: {answer['id']}"]
         counts = f"{len(package.flat.metrics)} metrics, {len(package.flat.params)} params, {len(package.files)} files"
         said = "already exported" if answer["is_unchanged"] else ""
         return ExportResult.succeeded(said, *lines, counts, *omitted_lines(package.flat), evidence=package.digest)
 
-    def payload(self, package: Package, uri: str) -> dict[str, Any]:
-        """Everything that is sent, chunked as the server takes it."""
+    def payload(self, package: Package, uri: str, work: Path) -> dict[str, Any]:
+        """Everything that is sent, chunked as the server takes it. ``work`` vanishes with the client."""
         # A folder as a store keeps each name as a file.
         is_folder = "://" not in uri or uri.startswith("file:")
         found = named(package.flat, mlflow_name, longest=MLFLOW_LONGEST, has_folders=is_folder)
@@ -109,6 +112,7 @@ class MlflowExporter(Exporter[ExportMlflowConfig]):
             "metrics": chunks(found.metrics, METRICS_PER_BATCH),
             "files": {str(path): digest for path, digest in package.files.items()},
             "document": document_of(package, found),
+            "work": str(work),
         }
 
     def _environ(self) -> dict[str, str | None]:

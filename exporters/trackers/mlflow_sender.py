@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterable
 from itertools import count
@@ -100,10 +99,9 @@ class _Sending:
             self.client.log_batch(run_id, tags=tags[start : start + 100])
         for path in self.payload["files"]:
             self.client.log_artifact(run_id, path, _FOLDER)
-        with tempfile.TemporaryDirectory() as folder:
-            document = Path(folder) / "export.json"
-            document.write_text(self.payload["document"], encoding="utf-8")
-            self.client.log_artifact(run_id, str(document), _FOLDER)
+        document = Path(self.payload["work"]) / "export.json"
+        document.write_text(self.payload["document"], encoding="utf-8")
+        self.client.log_artifact(run_id, str(document), _FOLDER)
 
     def _confirm(self, run_id: str) -> None:
         """Raise Refused unless the server has what was sent."""

@@ -6,7 +6,6 @@ import os
 import secrets
 from enum import StrEnum
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import AfterValidator, Field
@@ -23,6 +22,7 @@ from exporters.trackers.names import ARTIFACT_LONGEST, WANDB_LONGEST, bounded, w
 from exporters.trackers.package import Package, named, omitted_lines, read_package
 from exporters.trackers.settings import Address, TrackerConfig
 from exporters.trackers.wandb_record import Arrived, Record
+from exporters.trackers.work import work_folder
 
 #: W&B refuses these in the name of a project.
 _NOT_IN_PROJECT: Final = "/\\#?%:"
@@ -118,14 +118,14 @@ class WandbExporter(Exporter[ExportWandbConfig]):
         number = record.next_number(replace=self.config.replace)
         durable.make_dir(self.folder)
         record.sweep()
-        with TemporaryDirectory(prefix="gym-eval-") as work:
+        with work_folder() as work:
             name = None if is_online else f"{package.version(number)}-{secrets.token_hex(4)}"
-            files = Path(work) if name is None else self.folder.absolute() / name
+            files = work if name is None else self.folder.absolute() / name
             durable.make_dir(files)
             try:
                 answer = call(
                     "exporters.trackers.wandb_sender:send",
-                    self.payload(package, number, files, Path(work)),
+                    self.payload(package, number, files, work),
                     timeout_s=self.config.timeout_s,
                     environ=self._environ(files),
                     address=self.address if is_online else None,

@@ -169,7 +169,7 @@ def test_more_settings_and_metrics_than_one_request_takes_arrive_whole(tmp_path:
     )
     exporter = make_exporter("mlflow", {"tracking_uri": mlflow_server.uri, "experiment_name": "bulk"}, artifacts)
     assert isinstance(exporter, MlflowExporter)
-    payload = exporter.payload(package, mlflow_server.uri)
+    payload = exporter.payload(package, mlflow_server.uri, tmp_path)
 
     call("exporters.trackers.mlflow_sender:send", payload, timeout_s=120, environ={})
 

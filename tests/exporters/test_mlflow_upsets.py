@@ -102,7 +102,7 @@ def test_an_address_with_a_login_is_refused_and_not_shown(tmp_path: Path) -> Non
 def payload_of(artifacts: RunArtifacts, server: MlflowServer, **settings: Any) -> dict[str, Any]:
     exporter = make_exporter("mlflow", {"tracking_uri": server.uri, **settings}, artifacts)
     assert isinstance(exporter, MlflowExporter)
-    return exporter.payload(read_package(artifacts, with_rollouts=False), server.uri)
+    return exporter.payload(read_package(artifacts, with_rollouts=False), server.uri, artifacts.rollouts.parent)
 
 
 def client_of(server: MlflowServer) -> Any:

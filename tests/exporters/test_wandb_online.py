@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -267,9 +268,15 @@ def test_two_at_once_are_one_export(tmp_path: Path) -> None:
     assert len(server.artifacts) == 1
 
 
-def test_an_export_that_is_killed_leaves_nobody_at_work_and_the_next_one_is_the_only_one(tmp_path: Path) -> None:
+def test_an_export_that_is_killed_leaves_nobody_at_work_and_the_next_one_is_the_only_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     artifacts = merged_run(tmp_path / "b")
     stalled = True
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    monkeypatch.setattr(tempfile, "tempdir", None)
 
     with WandbStandIn(lambda request: time.sleep(60) if is_upload(request) and stalled else None) as server:
         process = started(artifacts, server)
@@ -284,11 +291,14 @@ def test_an_export_that_is_killed_leaves_nobody_at_work_and_the_next_one_is_the_
         while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < deadline:
             time.sleep(0.05)
         left = [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+        abandoned = [path for path in scratch.glob("gym-eval-*") if path.is_dir()]
         stalled = False
         result = export(artifacts, server)
 
     assert len(workers) >= 2
     assert left == []
+    assert len(abandoned) == 1
+    assert not list(scratch.glob("gym-eval-*"))
     assert KEY.encode() not in command_lines
     assert result.is_success, result.message
     assert len(server.runs) == 1
