@@ -28,8 +28,6 @@ from orchestrate.tail import finish_partly, lines_of
 ENDING_S: Final = 90.0
 #: Seconds after which a process that was asked to end is killed: a collector needs a few for requests in flight.
 _PATIENCE_S: Final = 15.0
-#: Seconds between the moment when all are over and the last look: a requeue may be on its way.
-_SECOND_LOOK_S: Final = 2.0
 _PAUSE_S: Final = 0.5
 
 
@@ -162,7 +160,7 @@ class _Work:
             if live and time.monotonic() - started > _PATIENCE_S:
                 self._stopper.kill(live)
             was_over = not live
-            time.sleep(_SECOND_LOOK_S if was_over else _PAUSE_S)
+            time.sleep(self._stopper.second_look_s if was_over else _PAUSE_S)
 
 
 def _merge(run: RunDir, plan: SubmitPlan, benchmark: BenchmarkPlan, say: Callable[[str], None]) -> str:

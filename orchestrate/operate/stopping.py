@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from collector.errors import UnavailableError
 from orchestrate.operate.jobs import RunJob
@@ -22,6 +22,9 @@ _IDS_AT_ONCE: Final = 500
 
 class Stopper(ABC):
     """Stops jobs that are known to be live. Sending twice does no harm."""
+
+    #: Seconds between the moment when all are over and the last look: a requeue may be on its way.
+    second_look_s: ClassVar[float] = 0.0
 
     @abstractmethod
     def drain(self, jobs: Sequence[RunJob]) -> None:
@@ -42,6 +45,8 @@ class Stopper(ABC):
 
 class SlurmStopper(Stopper):
     """By scancel. Every task of an array has an id, so its pending ones are named too."""
+
+    second_look_s = 2.0
 
     def drain(self, jobs: Sequence[RunJob]) -> None:
         running = [job for job in jobs if job.fact.state == "RUNNING"]

@@ -3,96 +3,131 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import filelock
 import pytest
 
+from orchestrate.cli.main import main
+from orchestrate.job import _TERM_MARGIN_S
 from orchestrate.processes import started_at
 from tests.orchestrate.project import Project
+from tests.support.model_server import ModelServer
 from tests.support.processes import wait_for
 
 pytestmark = pytest.mark.timeout(120)
 
 
-def pids(project: Project) -> dict[int, int]:
-    return {shard["index"]: int(shard["job_id"].split(":")[1]) for shard in project.status()["benchmarks"][0]["shards"]}
+class Halted:
+    """A run of two shards in the middle of its work: every second of its tasks gets no answer the first time it is asked."""
+
+    TASKS = 12
+
+    def __init__(self, project: Project, server: ModelServer) -> None:
+        self.project = project
+        self.server = server
+        project.config["services"]["policy"] = {"type": "external", "url": server.base_url, "served_model_name": server.model}
+        project.benchmark("math", tasks=self.TASKS, shards=2, num_samples_in_parallel=self.TASKS)
+        dataset = Path(project.config["driver"]["benchmarks"]["math"]["run"]["input_jsonl_fpath"])
+        lines = dataset.read_text().splitlines(keepends=True)
+        # The server outlives the jobs, and with it the count of what each task asked.
+        dataset.write_text(
+            "".join(line.replace("hello", "[[mode: silence x1]]" if n % 2 else "") for n, line in enumerate(lines))
+        )
+
+    def begin(self) -> None:
+        """Return when half of the rollouts are recorded and the other half are in flight in both shards."""
+        self.project.submit()
+        wait_for(lambda: self.asked() == self.TASKS and self.measured() == self.TASKS // 2, 60)
+        assert set(self.final()) == {False}
+
+    def asked(self) -> int:
+        return sum(request["task"].startswith("math-") for request in self.server.requests())
+
+    def measured(self) -> int:
+        return self.project.status()["benchmarks"][0]["measured"]
+
+    def final(self) -> list[bool]:
+        return [shard["final"] for shard in self.project.status()["benchmarks"][0]["shards"]]
+
+    def pids(self) -> dict[int, int]:
+        shards = self.project.status()["benchmarks"][0]["shards"]
+        return {shard["index"]: int(shard["job_id"].split(":")[1]) for shard in shards}
 
 
-def slow(project: Project, *, tasks: int = 80, shards: int = 2, delay: float = 0.5) -> None:
-    project.config["services"]["policy"] = project.service(delay=delay)
-    project.benchmark("math", tasks=tasks, shards=shards, num_samples_in_parallel=1)
-    project.submit()
-    wait_for(lambda: len(project.requests()) >= 3, 60)
+@pytest.fixture
+def halted(project: Project, model_server: ModelServer) -> Iterator[Halted]:
+    run = Halted(project, model_server)
+    yield run
+    for pid in run.pids().values():
+        with suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
 
 
-def test_cancelled_jobs_are_gone_and_a_submit_goes_on(project: Project) -> None:
-    # Long enough for a busy machine to start the command that cancels.
-    slow(project, tasks=24, delay=2)
-    before = pids(project)
+def test_cancelled_jobs_are_gone_and_a_submit_goes_on(halted: Halted) -> None:
+    halted.begin()
+    before = halted.pids()
 
-    done = project.gym("cancel")
+    done = halted.project.gym("cancel")
 
     assert done.returncode == 0, done.stderr
     assert "2 jobs ended" in done.stdout
     assert all(started_at(pid) is None for pid in before.values())
-    recorded = project.status()["benchmarks"][0]["measured"]
-    assert "0.75 (24/24)" in project.submit("--wait", timeout_s=100)
-    # What was recorded before was not asked again; one in flight in each shard may have been.
-    assert len(project.requests()) <= 24 + 2
-    assert recorded >= 1
+    assert halted.measured() == halted.TASKS // 2
+    assert "(12/12)" in halted.project.submit("--wait", timeout_s=100)
+    # What was recorded before was not asked again.
+    assert halted.asked() == halted.TASKS + halted.TASKS // 2
 
 
-def test_one_cancelled_shard_leaves_the_other_at_work(project: Project) -> None:
-    slow(project)
-    before = pids(project)
+def test_one_cancelled_shard_leaves_the_other_at_work(halted: Halted) -> None:
+    halted.begin()
+    before = halted.pids()
 
-    done = project.gym("cancel", "--shard", "1", "--json")
+    done = halted.project.gym("cancel", "--shard", "1", "--json")
 
     assert [job["shard"] for job in json.loads(done.stdout)["stopped"]] == [1]
     assert started_at(before[1]) is None
     assert started_at(before[0]) is not None
-    project.gym("cancel")
 
 
-def test_finish_merges_what_is_there_and_calls_it_partial(project: Project) -> None:
-    slow(project)
+def test_finish_merges_what_is_there_calls_it_partial_and_goes_when_the_whole_is_there(halted: Halted) -> None:
+    """Exported is what may be partial; what may not is named."""
+    halted.project.config["export"] = {"csv": {"allow_partial": True}, "atif": {"agent_version": "1.0.0"}}
+    halted.begin()
+    folder = halted.project.run_dir / "math"
 
-    done = project.gym("cancel", "--finish")
+    done = halted.project.gym("cancel", "--finish")
 
     assert done.returncode == 0, done.stderr
     assert "(partial)" in done.stdout
-    merged = (project.run_dir / "math" / "rollouts.partial.jsonl").read_text().splitlines()
-    assert not (project.run_dir / "math" / "rollouts.jsonl").exists()
-    assert len(merged) == project.status()["benchmarks"][0]["measured"] > 0
-    benchmark = project.status()["benchmarks"][0]
-    assert benchmark["merged_partially"] is True
-    assert benchmark["merged"] == str(project.run_dir / "math" / "rollouts.partial.jsonl")
-
-
-def test_finish_exports_what_may_be_partial_and_names_what_may_not(project: Project) -> None:
-    project.config["export"] = {"csv": {"allow_partial": True}, "atif": {"agent_version": "1.0.0"}}
-    slow(project)
-
-    done = project.gym("cancel", "--finish")
-
-    assert done.returncode == 0, done.stderr
+    assert not (folder / "rollouts.jsonl").exists()
+    assert len((folder / "rollouts.partial.jsonl").read_text().splitlines()) == halted.measured() == halted.TASKS // 2
+    benchmark = halted.project.status()["benchmarks"][0]
+    assert (benchmark["merged_partially"], benchmark["merged"]) == (True, str(folder / "rollouts.partial.jsonl"))
     assert "Export csv: " in done.stderr
     assert "Export atif: not made of a partial result; allow_partial: true in its settings would" in done.stderr
-    (table,) = project.run_dir.glob("math/*_table.csv")
+    (table,) = folder.glob("*_table.csv")
     assert table.read_text().startswith("_ng_task_index")
-    assert not list(project.run_dir.glob("math/*_atif"))
+    assert not list(folder.glob("*_atif"))
+
+    said = halted.project.submit("--wait", timeout_s=100)
+
+    assert "(12/12)" in said
+    assert halted.project.status()["benchmarks"][0]["merged_partially"] is False
+    # What was exported of it stays, and stays told.
+    left = {path.name.removeprefix("rollouts.partial") for path in folder.glob("rollouts.partial*") if path.suffix != ".lock"}
+    assert left == {"_exports.jsonl", "_table.csv"}
 
 
-def test_a_finished_partial_result_is_replaced_by_the_whole_one(project: Project) -> None:
-    slow(project, tasks=24)
-    project.gym("cancel", "--finish")
+def test_the_help_says_how_long_requests_in_flight_have(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["eval", "cancel", "--help"])
 
-    said = project.submit("--wait", timeout_s=100)
-
-    assert "0.75 (24/24)" in said
-    assert project.status()["benchmarks"][0]["merged_partially"] is False
-    assert not list((project.run_dir / "math").glob("rollouts.partial*"))
+    assert f"give requests in flight {_TERM_MARGIN_S:g} seconds to finish" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
@@ -112,29 +147,27 @@ def test_what_the_run_does_not_have_is_told(project: Project, arguments: list[st
     assert said in done.stderr
 
 
-def test_nothing_is_cancelled_while_another_command_submits(project: Project) -> None:
-    slow(project)
+def test_nothing_is_cancelled_while_another_command_submits(halted: Halted) -> None:
+    halted.begin()
 
-    with filelock.FileLock(project.run_dir / "submit.lock"):
-        done = project.gym("cancel")
+    with filelock.FileLock(halted.project.run_dir / "submit.lock"):
+        done = halted.project.gym("cancel")
 
     assert done.returncode == 4
     assert "another command is submitting" in done.stderr
-    assert all(started_at(pid) is not None for pid in pids(project).values())
-    project.gym("cancel")
+    assert all(started_at(pid) is not None for pid in halted.pids().values())
 
 
-def test_jobs_of_another_machine_are_not_touched(project: Project, tmp_path: Path) -> None:
-    slow(project)
-    path = project.run_dir / "submissions.jsonl"
+def test_jobs_of_another_machine_are_not_touched(halted: Halted) -> None:
+    halted.begin()
+    path = halted.project.run_dir / "submissions.jsonl"
     original = path.read_text()
     own = next(iter(json.loads(original.splitlines()[1])["jobs"].values())).split(":")[0]
     path.write_text(original.replace(f'"{own}:', '"elsewhere:'))
 
-    done = project.gym("cancel")
+    done = halted.project.gym("cancel")
 
     assert done.returncode == 5
     assert "started on elsewhere" in done.stderr
     path.write_text(original)
-    assert all(started_at(pid) is not None for pid in pids(project).values())
-    project.gym("cancel")
+    assert all(started_at(pid) is not None for pid in halted.pids().values())
