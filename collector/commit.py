@@ -170,6 +170,8 @@ class GroupCommitter:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal")
         self._waiting: list[tuple[tuple[Entry, ...], asyncio.Future[None]]] = []
         self._pump: asyncio.Task[None] | None = None
+        #: Kept: asking for the running loop is a call of the system each time.
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._error: Exception | None = None
         #: Whether several waited for the last batch; who is alone gains nothing by waiting for others.
         self._is_shared = False
@@ -178,7 +180,7 @@ class GroupCommitter:
         """Return when ``entries`` are durable and applied, all in one batch. Raises what broke the journal, now or earlier."""
         if self._error is not None:
             raise self._error
-        loop = asyncio.get_running_loop()
+        loop = self._loop = self._loop or asyncio.get_running_loop()
         # A future for each caller: one caller's cancellation must not cancel the others' wait.
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiting.append((entries, waiter))

@@ -51,7 +51,9 @@ class HttpClient:
         self._reuse_from = 0.0
 
     async def __aenter__(self) -> Self:
-        self._engine = Engine(asyncio.get_running_loop(), self._finish)
+        # Kept: asking for the running loop is a call of the system each time.
+        self._loop = asyncio.get_running_loop()
+        self._engine = Engine(self._loop, self._finish)
         # libcurl keeps this many connections open after use; fewer than the concurrency would mean endless reconnecting.
         self._engine.multi.setopt(pycurl.M_MAXCONNECTS, max(self._max_idle, 1))
         return self
@@ -77,7 +79,7 @@ class HttpClient:
         return await self._send(url, None, list(headers))
 
     async def _send(self, url: str, body: bytes | None, lines: list[str]) -> Exchange:
-        future: asyncio.Future[Exchange] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Exchange] = self._loop.create_future()
         transfer = self._idle.pop() if self._idle else Transfer(self._new_handle())
         now = time.monotonic()
         transfer.begin(future, url, body, lines, now=now, is_fresh=now < self._reuse_from)
@@ -136,7 +138,7 @@ class HttpClient:
 
     def _schedule_sweep(self) -> None:
         # A stall is noticed at most a fifth later than promised: one tenth to see the last byte, one to see none since.
-        self._sweeper = asyncio.get_running_loop().call_later(self._timeouts.stall_s / 10, self._sweep)
+        self._sweeper = self._loop.call_later(self._timeouts.stall_s / 10, self._sweep)
 
     def _sweep(self) -> None:
         self._sweeper = None
