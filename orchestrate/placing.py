@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from collector.errors import ServiceError
+from orchestrate import ports
 from orchestrate.config.pools import Placement
 from orchestrate.counted import counted
 
@@ -16,7 +17,6 @@ from orchestrate.counted import counted
 ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - the port is chosen by the job, on a node that the job has
 #: Seconds for one question to Slurm, or one step of the job that is over at once.
 _TIMEOUT_S: Final = 60.0
-_FREE_PORT: Final = "import socket; s = socket.socket(); s.bind(('', 0)); print(s.getsockname()[1])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ async def find_site(where: str, placement: Placement, port: int | None, environ:
 
 
 async def _free_port(where: str, step: tuple[str, ...], environ: Mapping[str, str]) -> int:
-    said = await _said(where, [*step, sys.executable, "-I", "-c", _FREE_PORT], environ)
+    said = await _said(where, [*step, sys.executable, "-I", ports.__file__], environ)
     # A site's task prolog may write to the same output, before the program does.
     last = said.split()[-1:]
     if not last or not last[0].isdecimal():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -18,7 +17,9 @@ from orchestrate.config.pools import Placement
 from orchestrate.config.services import CommandService, VllmService
 from orchestrate.config.values import resolve_env
 from orchestrate.endpoint import Endpoint, Probe
+from orchestrate.job_tasks import end_all
 from orchestrate.placing import ANY_ADDRESS, Site, find_site
+from orchestrate.ports import free_port, is_taken
 from orchestrate.service_command import command_of, model_name
 
 HOST: Final = "127.0.0.1"
@@ -28,6 +29,8 @@ DEVICES: Final = "CUDA_VISIBLE_DEVICES"
 PROBE_PAUSE_S: Final = 0.5
 #: Lines of a service's log that its error shows.
 _LAST_LINES: Final = 12
+#: How often another port is tried for a service that was not the first at its own.
+_OTHER_PORTS: Final = 3
 #: Seconds beyond a service's own grace until its supervisor is given up as well.
 _STOP_MARGIN_S: Final = 5.0
 
@@ -56,6 +59,8 @@ class RunningService:
         #: Where it runs when that is another node; known once it was started.
         self._site: Site | None = None
         self._environ = environ
+        #: Why it was not ready when it was asked last.
+        self._reason = "nothing was asked yet"
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -104,21 +109,26 @@ class RunningService:
 
     async def wait_ready(self, probe: Probe) -> None:
         """Return when the model answers. Raises ServiceError when the process ends, or is not ready in its time."""
+        answer = asyncio.create_task(self._until_answered(probe))
+        # A port that was given to somebody else may take a question and never answer it.
+        end = asyncio.create_task(self.watch())
+        try:
+            await asyncio.wait({answer, end}, timeout=self.service.ready_timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            # First of all: what answered may be another one than a service that ended.
+            self.check_alive()
+            if not answer.done():
+                raise self._error(f"was not ready within {self.service.ready_timeout_s:g} s ({self._reason})")
+            answer.result()
+            self.was_ready = True
+        finally:
+            await end_all([answer, end])
+
+    async def _until_answered(self, probe: Probe) -> None:
         health = self.service.health_check
         health_url = f"http://{self.address}:{self.port}{health.path}" if health else None
-        reason = "nothing was asked yet"
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self.service.ready_timeout_s):
-                while True:
-                    self.check_alive()
-                    answer = await probe(self.name, self.endpoint, health_url)
-                    if answer is None:
-                        self.was_ready = True
-                        return
-                    reason = answer
-                    await asyncio.sleep(PROBE_PAUSE_S)
-        self.check_alive()
-        raise self._error(f"was not ready within {self.service.ready_timeout_s:g} s ({reason})")
+        while (reason := await probe(self.name, self.endpoint, health_url)) is not None:
+            self._reason = reason
+            await asyncio.sleep(PROBE_PAUSE_S)
 
     def check_alive(self) -> None:
         """Raise ServiceError with the last log lines when the process has ended, with whatever exit code."""
@@ -128,6 +138,15 @@ class RunningService:
     def has_ended(self) -> bool:
         """Whether the process was started and is gone."""
         return self._process is not None and self._process.poll() is not None
+
+    def restarts_allowed(self) -> int:
+        """How often it may be brought up again now that it ended: its allowance once it was ready.
+
+        Before that it would end the same way, unless its port was given to somebody else: it gets another one.
+        """
+        if self.was_ready:
+            return self.service.max_restarts
+        return _OTHER_PORTS if self.service.port is None and self._site is None and is_taken(self.port) else 0
 
     async def watch(self) -> None:
         """Raise ServiceError when the process ends; return never."""
@@ -159,13 +178,6 @@ class RunningService:
     def _filled(self, text: str) -> str:
         # Not str.format: commands carry JSON, whose braces are not ours.
         return text.replace("{port}", str(self.port)).replace("{host}", HOST if self._site is None else ANY_ADDRESS)
-
-
-def free_port() -> int:
-    """A port that nothing listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return probe.getsockname()[1]
 
 
 def _tail(log: Path) -> list[str]:

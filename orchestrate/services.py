@@ -52,12 +52,9 @@ class ServiceGroup:
         await _first_error([service.watch() for service in self._running.values()])
 
     def restarts_allowed(self) -> int:
-        """How often the services may be brought up again after one of them ended: that one's allowance.
-
-        A service that was never ready has none: it would end the same way.
-        """
+        """How often the services may be brought up again after one of them ended: that one's allowance."""
         ended = [service for service in self._running.values() if service.has_ended()]
-        return min((service.service.max_restarts if service.was_ready else 0 for service in ended), default=0)
+        return min((service.restarts_allowed() for service in ended), default=0)
 
     def endpoints(self) -> dict[str, Endpoint]:
         """Where every service answers."""

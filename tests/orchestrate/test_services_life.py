@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,9 +17,10 @@ from collector.errors import ConfigError, ServiceError
 from collector.settings import RunSettings
 from orchestrate.config.services import CommandService, ExternalService
 from orchestrate.endpoint import Endpoint
+from orchestrate.ports import free_port
 from orchestrate.readiness import ModelProbe
 from orchestrate.services import ServiceGroup, group_of
-from tests.orchestrate.project import SERVER
+from tests.orchestrate.project import SERVER, Project
 from tests.support.model_server import ModelServer
 from tests.support.processes import wait_for
 
@@ -66,6 +68,55 @@ def test_two_jobs_on_one_machine_get_ports_of_their_own(tmp_path: Path) -> None:
             return {first.endpoint("m").base_url, second.endpoint("m").base_url}
 
     assert len(asyncio.run(both())) == 2
+
+
+def test_a_port_is_none_that_the_kernel_gives_away() -> None:
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+
+    assert {10_000 <= free_port() < first for _ in range(50)} == {True}
+
+
+@pytest.mark.parametrize(
+    ("is_held", "options", "allowed"),
+    [
+        pytest.param(True, {}, 3, id="somebody-has-its-port"),
+        pytest.param(False, {}, 0, id="nobody-has"),
+        pytest.param(True, {"port": free_port()}, 0, id="the-port-was-asked-for"),
+    ],
+)
+def test_a_service_whose_port_was_taken_may_have_another(
+    tmp_path: Path, is_held: bool, options: dict[str, int], allowed: int
+) -> None:
+    services = group(tmp_path, ["false"], **options)
+    with socket.socket() as other:
+        if is_held:
+            other.bind(("127.0.0.1", int(services.endpoint("m").base_url.split(":")[2].split("/")[0])))
+            other.listen()
+
+        with pytest.raises(ServiceError):
+            asyncio.run(bring_up(services))
+
+        assert services.restarts_allowed() == allowed
+
+
+def test_a_job_whose_services_port_was_taken_goes_on_with_another(tmp_path: Path) -> None:
+    """The port is taken between its choice and the moment when the service would listen."""
+    project = Project(tmp_path / "user", {"type": "local"})
+    project.benchmark("math", tasks=2)
+    serve = " ".join(project.service()["command"])
+    wait = "echo {port} > told; mv told port; until [ -e held ]; do sleep 0.1; done; exit 1"
+    project.config["services"]["policy"]["command"] = f"cd {project.root}; if mkdir first; then {wait}; fi; exec {serve}"
+    project.submit()
+    wait_for((project.root / "port").exists, 60)
+
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", int((project.root / "port").read_text())))
+        other.listen()
+        (project.root / "held").touch()
+        watched = project.gym("watch", "--every", "1")
+
+    assert watched.returncode == 0, watched.stdout + watched.stderr + project.logs()
+    assert "the services are started again (restart 1)" in project.logs()
 
 
 @pytest.mark.parametrize(
