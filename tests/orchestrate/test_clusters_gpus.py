@@ -16,12 +16,12 @@ from tests.orchestrate.fake_slurm import FakeSlurm
 from tests.orchestrate.project import Project
 
 
-def config(gpus: int | None, *services: int, nodes: int = 1) -> Any:
+def config(gpus: int | None, *services: int, nodes: int = 1, **compute: Any) -> Any:
     data = {
         "services": {
             f"s{i}": {"type": "vllm", "model": "m", "tensor_parallel_size": count} for i, count in enumerate(services)
         },
-        "compute": {"hpc": {"type": "slurm", "walltime": "4h", "gpus_per_node": gpus, "nodes": nodes}},
+        "compute": {"hpc": {"type": "slurm", "walltime": "4h", "gpus_per_node": gpus, "nodes": nodes, **compute}},
         "driver": {
             "policy_model": "s0",
             "benchmarks": {"a": {"run": {"input_jsonl_fpath": "x", "verifier": {"type": "exact_match"}}}},
@@ -31,10 +31,43 @@ def config(gpus: int | None, *services: int, nodes: int = 1) -> Any:
     return load_config(data, where=Path("x.yaml"), environ={}).config
 
 
-@pytest.mark.parametrize("case", [(4, 8), (4, 2, 3)])
-def test_services_that_do_not_fit_are_refused(case: tuple[int, ...]) -> None:
-    with pytest.raises(ConfigError, match=r"services: need \d GPUs on one node"):
-        config(*case)
+def test_services_that_do_not_fit_together_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"services: need 5 GPUs on one node \(s0 2, s1 3\), which has 4"):
+        config(4, 2, 3)
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_service_larger_than_a_node_is_refused_by_name_however_many_nodes_the_job_has(nodes: int) -> None:
+    with pytest.raises(ConfigError) as error:
+        config(4, 8, 1, nodes=nodes)
+
+    told = "services.s0: needs 8 GPUs (tensor_parallel_size 8 x pipeline_parallel_size 1) and a node has 4: type vllm serves on one node"
+    assert told in str(error.value)
+    assert "s1" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("gres", "has"),
+    [
+        pytest.param("gpu:4", 4, id="count"),
+        pytest.param("gpu:h100:4", 4, id="type-and-count"),
+        pytest.param("nvme:1,gpu:h100:2,fast:3", 2, id="among-others"),
+        pytest.param("gres/gpu:4", 4, id="full-name"),
+        pytest.param("gpu:4(S:0-1)", 4, id="sockets"),
+        pytest.param("gpu:h100", None, id="no-count"),
+        pytest.param("mps:400", None, id="another"),
+        pytest.param("xgpu:2", None, id="ends-alike"),
+    ],
+)
+def test_the_gpus_of_a_node_may_be_said_as_an_option_of_sbatch(gres: str, has: int | None) -> None:
+    def load() -> object:
+        return config(None, 8, extra_args={"gres": gres})
+
+    if has is None:
+        assert load()
+    else:
+        with pytest.raises(ConfigError, match=rf"services.s0: needs 8 GPUs .* and a node has {has}:"):
+            load()
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         pytest.param("compute.hpc.nodes", 2, "compute.hpc.nodes: each of node_pools says it", id="nodes-twice"),
         pytest.param("compute.hpc.max_concurrent", 2, "compute.hpc.max_concurrent: pools that differ make a heterogeneous job", id="no-arrays"),
         pytest.param("compute.hpc.node_pools.big.partitoin", "x", "Did you mean 'partition'?", id="unknown-key"),
-        pytest.param("services.policy.tensor_parallel_size", 8, "need 8 GPUs on one node of node pool big (policy 8)", id="too-large"),
+        pytest.param("services.policy.tensor_parallel_size", 8, "services.policy: needs 8 GPUs (tensor_parallel_size 8 x pipeline_parallel_size 1) and a node of node pool big has 4: type vllm serves", id="too-large"),
         pytest.param("services.judge.node_pool", "big", "only those of the first pool can be divided", id="two-on-a-far-node"),
     ],
 )  # fmt: skip
