@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 
 from collector import jsonl, rows
 from collector.codes import Past
-from collector.errors import CorruptArtifactError, DatasetError, RefusedError
+from collector.errors import CorruptArtifactError, DatasetError, RefusedError, StorageError
 from collector.outcome_checks import RESULT_KEYS
 
 #: Of multi-stage runs: which answer of several a row holds is not known here.
@@ -117,7 +117,10 @@ class Answers:
         return position if position < len(self.keys) and self.keys[position] == key else None
 
     def row(self, position: int) -> dict[str, Any] | None:
-        """The saved row with the answer; None without one. Raises CorruptArtifactError when the file holds another."""
+        """The saved row with the answer; None without one.
+
+        Raises CorruptArtifactError when the file holds another, StorageError when it cannot be read.
+        """
         if self.kinds[position] == Kind.ABSENT:
             return None
         return jsonl.loads(self._row_bytes(position))
@@ -166,9 +169,12 @@ class Answers:
         return jsonl.dumps({key: value for key, value in row.items() if is_asked(key)}) + b"\n"
 
     def _read(self, span: Span) -> bytes:
-        if span.path not in self._descriptors:
-            self._descriptors[span.path] = os.open(span.path, os.O_RDONLY | os.O_CLOEXEC)
-        return os.pread(self._descriptors[span.path], span.length, span.offset)
+        try:
+            if span.path not in self._descriptors:
+                self._descriptors[span.path] = os.open(span.path, os.O_RDONLY | os.O_CLOEXEC)
+            return os.pread(self._descriptors[span.path], span.length, span.offset)
+        except OSError as error:
+            raise unreadable(span.path, error) from error
 
 
 class _Spans:
@@ -197,6 +203,13 @@ class _Spans:
 def ended(line: bytes) -> bytes:
     """``line`` with its newline, which the last one of a file may lack."""
     return line if line.endswith(b"\n") else line + b"\n"
+
+
+def unreadable(path: Path, error: OSError) -> StorageError:
+    """What to tell of a file of answers that the disk does not give."""
+    return StorageError(
+        f"it cannot be read: {error.strerror}.", "Mend that, then go on: what is recorded stays recorded.", path
+    )
 
 
 def is_asked(key: str) -> bool:

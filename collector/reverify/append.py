@@ -77,6 +77,7 @@ async def judge_again(
             # What keeps it from starting, a key that is not set for example, is told before anything is written.
             pass
         answers = chosen.answers
+        agent = SavedAgent(answers, chosen.chooser.reasons, run, stop, is_own=True)
         result = await collect(
             run,
             artifacts,
@@ -84,11 +85,13 @@ async def judge_again(
             job=JobFacts(),
             stop=stop,
             progress=progress,
-            agent=SavedAgent(answers, chosen.chooser.reasons, run, copies_results=False),
+            agent=agent,
             verifier=regrader(verifier, run, invalid_retryable=wanted.invalid_judge_retryable),
             only=lambda key: answers.find(key) is not None,
             store=store,
         )
+        if agent.trouble is not None:
+            raise agent.trouble
         return Judged(result.coverage, result.stopped, has_begun=True)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from collector import rows
 from collector.agents.base import Agent, AgentSettings
 from collector.agents.openai_responses import answer_in
-from collector.errors import CorruptArtifactError
+from collector.errors import CorruptArtifactError, GymEvalError, StorageError
 from collector.invalid_judge import FLAG
 from collector.outcome_checks import is_reserved
 from collector.outcomes import (
@@ -27,6 +27,7 @@ from collector.outcomes import (
 )
 from collector.reverify.answers import Answers, Kind, key_of
 from collector.settings import RunSettings
+from collector.stop import StopReason, StopRequest
 from collector.verifiers.base import Verifier, VerifierSettings
 
 #: The class of a rollout that has no answer to grade: nothing was asked, and nothing will be.
@@ -45,15 +46,31 @@ class SavedAnswer(Answer):
 
 
 class SavedAgent(Agent[AgentSettings]):
-    """Answers with what is saved. With ``copies_results`` a result comes with its verdict, and nobody grades it."""
+    """Answers with what is saved. With ``copies_results`` a result comes with its verdict, and nobody grades it.
+
+    That an answer cannot be read is no outcome: ``stop`` is asked, and ``trouble`` tells why. Nor is, with ``is_own``, that it
+    is not the one that was chosen: recorded in the run itself, it would be the last word on an answer that is still there.
+    """
 
     Settings = AgentSettings
 
-    def __init__(self, answers: Answers, reasons: dict[int, str], run: RunSettings, *, copies_results: bool) -> None:
+    def __init__(
+        self,
+        answers: Answers,
+        reasons: dict[int, str],
+        run: RunSettings,
+        stop: StopRequest,
+        *,
+        copies_results: bool = False,
+        is_own: bool = False,
+    ) -> None:
         super().__init__(AgentSettings(type=SAVED), run)
+        self.trouble: GymEvalError | None = None
         self._answers = answers
         self._reasons = reasons
+        self._stop = stop
         self._copies_results = copies_results
+        self._is_own = is_own
 
     async def answer(self, row: dict[str, Any]) -> Answer | Completed | Failure:
         """The saved answer to ``row``."""
@@ -62,7 +79,9 @@ class SavedAgent(Agent[AgentSettings]):
         try:
             saved = None if position is None else self._answers.row(position)
         except CorruptArtifactError as error:
-            return _no_answer(str(error))
+            return self._interrupted(error) if self._is_own else _no_answer(str(error))
+        except StorageError as error:
+            return self._interrupted(error)
         if position is None or saved is None:
             return _no_answer(self._reasons.get(key, "no answer is saved"))
         try:
@@ -72,6 +91,17 @@ class SavedAgent(Agent[AgentSettings]):
         if self._answers.kinds[position] == Kind.RESULT and self._copies_results:
             return Completed(answer=answer, verdict=_verdict_of(saved, row), served_by=_server_of(saved))
         return SavedAnswer(response=answer.response, text=answer.text, truncated=answer.truncated, row=saved)
+
+    def _interrupted(self, error: GymEvalError) -> Failure:
+        self.trouble = self.trouble or error
+        # What serves the answers is gone: attempts in flight may end, and none of its own is recorded.
+        self._stop.ask(StopReason.SERVICE_DIED)
+        return Failure(
+            failure_class=NOT_REVERIFIED,
+            kind=FailureKind.SHUTDOWN,
+            reason=str(error),
+            delivery=Delivery.NOT_SENT,
+        )
 
 
 class Regrader(Verifier[VerifierSettings]):

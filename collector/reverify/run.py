@@ -139,16 +139,20 @@ async def regrade(
         prepare_output(target, answers.lines, plan.manifest, overwrites=plan.overwrites, fence=lock.check)
         prepared(lock.check)
         copies = chooser.mode is Mode.JUDGE_FAILED_ONLY
-        return await collect(
+        agent = SavedAgent(answers, chooser.reasons, plan.settings, stop, copies_results=copies)
+        result = await collect(
             plan.settings,
             target,
             lock,
             job=JobFacts(),
             stop=stop,
             progress=progress,
-            agent=SavedAgent(answers, chooser.reasons, plan.settings, copies_results=copies),
+            agent=agent,
             verifier=regrader(verifier, plan.settings, invalid_retryable=plan.invalid_retryable),
         )
+    if agent.trouble is not None:
+        raise agent.trouble
+    return result
 
 
 def verifier_identity(verifier: AnyVerifier) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from collector.codes import RESULT_CODES, Code, Place
 from collector.errors import CorruptArtifactError
 from collector.invalid_judge import is_flagged
 from collector.outcomes import FailureClass
-from collector.reverify.answers import Candidate, Kind, Span, ended, refuse_stage
+from collector.reverify.answers import Candidate, Kind, Span, ended, refuse_stage, unreadable
 from collector.store import RolloutStore
 
 #: Failures of a judge: the answer is there and has no verdict.
@@ -122,7 +122,10 @@ class _Rows:
 
     def read(self, place: Place) -> bytes:
         """The row at ``place``. Raises CorruptArtifactError when another one is there."""
-        line = ended(os.pread(self._descriptor, place.length, place.offset))
+        try:
+            line = ended(os.pread(self._descriptor, place.length, place.offset))
+        except OSError as error:
+            raise unreadable(self._path, error) from error
         if zlib.crc32(line) != place.checksum:
             raise CorruptArtifactError(self._path, 0, f"the row at byte {place.offset} is not the one that was recorded.")
         return line

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import io
+import errno
+import fcntl
 import os
 import signal
 import threading
@@ -14,15 +15,15 @@ import pytest
 
 from collector.coverage import Coverage
 from collector.durable.names import temporary_name
-from collector.errors import (
-    IdentityError,
-    NotFoundError,
-)
+from collector.errors import CorruptArtifactError, IdentityError, NotFoundError, StorageError
 from collector.outcomes import Failure
+from collector.prepare import make_verifier
+from collector.reverify.run import verifier_identity
 from collector.reverify.settings import ReverifySettings
 from collector.stop import StopReason
 from orchestrate.regrading import append_here, find_source
-from tests.collector.regrading import NUMBER, Quiet, append, files_in, two_shards
+from tests.collector.regrading import NUMBER, Quiet, append, by_id, files_in, two_shards
+from tests.collector.shards import rows_of, settings_for
 from tests.merge.build import Plan, answered, fill_all, plan, prepare_only
 
 
@@ -31,6 +32,10 @@ def _settings(made: Plan) -> Any:
         output_jsonl_fpath = made.shards[0].rollouts
 
     return Named()
+
+
+#: What a run says of the verifier ``NUMBER`` when it was collected with it.
+GRADED_BY_NUMBER = {"verifier": {**NUMBER["verifier"], "full_match": False, "ignore_case": False}}
 
 
 def test_another_verifier_than_the_runs_is_refused(tmp_path: Path) -> None:
@@ -96,25 +101,75 @@ def test_ctrl_c_between_shards_without_anything_to_judge_is_heeded(tmp_path: Pat
 
 def test_a_shard_is_read_once_and_beside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading takes as long as the shard is large, and signals are heard by the loop."""
-    made = plan(
-        tmp_path / "bench",
-        shards=1,
-        tasks=2,
-        config={"verifier": {**NUMBER["verifier"], "full_match": False, "ignore_case": False}},
-    )
+    made = plan(tmp_path / "bench", shards=1, tasks=2, config=GRADED_BY_NUMBER)
     judge = Failure(failure_class="judge_failed", reason="down", response=answered().answer.response)
     fill_all(made, lambda task, _repeat: answered(0.0) if task else judge)
     opened: list[str] = []
-    really = io.open
+    really = os.open
 
-    def opens(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
-        if file == made.shards[0].journal and mode == "rb":
+    def opens(path: Any, flags: int, *args: Any, **kwargs: Any) -> int:
+        if path == made.shards[0].journal and not flags & os.O_RDWR:
             opened.append(threading.current_thread().name)
-        return really(file, mode, *args, **kwargs)
+        return really(path, flags, *args, **kwargs)
 
-    monkeypatch.setattr(io, "open", opens)
+    monkeypatch.setattr(os, "open", opens)
     judged, _ = append(_settings(made), **NUMBER)
 
     assert (judged.has_begun, judged.coverage.measured) == (True, 2)
     assert len(opened) == 1
     assert threading.main_thread().name not in opened
+
+
+def spoil(row: dict[str, Any], text: str, response: dict[str, Any], *, path: str, old: str, new: str) -> float:
+    """A verifier under which a file changes as soon as the first answer is graded."""
+    del row, text, response
+    file = Path(path)
+    file.write_bytes(file.read_bytes().replace(old.encode(), new.encode()))
+    return 1.0
+
+
+def test_an_answer_that_changed_since_it_was_chosen_is_not_given_up_in_the_run_itself(tmp_path: Path) -> None:
+    """A failure without an answer would have been its latest outcome, and the saved answer lost for ever."""
+    failures = plan(tmp_path / "bench", shards=1, tasks=2).shards[0].failures
+    kwargs = {"path": str(failures), "old": '"text":"four"', "new": '"text":"soup"'}
+    verifier = {"type": "python", "function": "tests.collector.test_reverify_append:spoil", "kwargs": kwargs}
+    identity = verifier_identity(make_verifier(settings_for(tmp_path, verifier=verifier)))
+    made = plan(tmp_path / "bench", shards=1, tasks=2, config={"verifier": identity})
+    judge = Failure(failure_class="judge_failed", reason="down", response=answered().answer.response)
+    fill_all(made, lambda _task, _repeat: judge)
+    more = {"verifier": verifier, "retry": {"max_attempts": 5}}
+
+    with pytest.raises(CorruptArtifactError, match=r"failures\.jsonl: the row at byte"):
+        append(_settings(made), **more)
+
+    assert sorted(by_id(made.shards[0].rollouts)) == ["0-0"]
+    assert [row["_ng_failure_class"] for row in rows_of(failures)] == ["judge_failed"] * 2
+    failures.write_bytes(failures.read_bytes().replace(b'"text":"soup"', b'"text":"four"'))
+    judged, _ = append(_settings(made), **more)
+    assert (judged.coverage.measured, sorted(by_id(made.shards[0].rollouts))) == (2, ["0-0", "1-0"])
+
+
+def test_an_answer_that_a_disk_does_not_give_ends_the_command_and_costs_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plan(tmp_path / "bench", shards=1, tasks=2, config=GRADED_BY_NUMBER)
+    judge = Failure(failure_class="judge_failed", reason="down", response=answered().answer.response)
+    fill_all(made, lambda _task, _repeat: judge)
+    really = os.pread
+
+    def pread(descriptor: int, length: int, offset: int) -> bytes:
+        is_failures = Path(f"/proc/self/fd/{descriptor}").readlink() == made.shards[0].failures
+        # The session's own descriptor writes as well.
+        is_answer = is_failures and not fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_RDWR
+        if is_answer and threading.current_thread() is threading.main_thread():
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return really(descriptor, length, offset)
+
+    monkeypatch.setattr(os, "pread", pread)
+    with pytest.raises(StorageError, match=r"failures\.jsonl: it cannot be read: Input/output error"):
+        append(_settings(made), **NUMBER)
+    monkeypatch.undo()
+
+    assert [row["_ng_failure_class"] for row in rows_of(made.shards[0].failures)] == ["judge_failed"] * 2
+    judged, _ = append(_settings(made), retry={"max_attempts": 5}, **NUMBER)
+    assert judged.coverage.measured == 2
