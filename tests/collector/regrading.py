@@ -125,7 +125,8 @@ def _attempt(line: bytes, index: int, number: int, run_id: str, session: int) ->
 
 def _outcome(said: str) -> Completed | Failure:
     if said.startswith("ok"):
-        return Completed(answer=Answer(response=response_of("fresh"), text="fresh"), verdict=Verdict(reward=0.0))
+        extra = {"invalid_judge_response": True} if said.endswith("flagged") else {}
+        return Completed(answer=Answer(response=response_of("fresh"), text="fresh"), verdict=Verdict(reward=0.0, extra=extra))
     failure = HISTORY[said]
     assert failure is not None
     return replace(failure, response=response_of("A")) if "(A)" in said else failure

@@ -93,3 +93,8 @@ def recorded(artifacts: RunArtifacts) -> dict[str, str]:
         done = [i for i in range(len(store.inventory)) if store.history.past(i).state in {"measured", "masked", "unscored"}]
         spans = {store.inventory.rollout_id(i): (store.history.offsets[i], store.history.lengths[i]) for i in done}
     return {rollout: data[offset : offset + length].decode() for rollout, (offset, length) in spans.items()}
+
+
+def attempt_of(row: dict[str, Any]) -> tuple[str, int]:
+    """The rollout and the attempt that a row is of."""
+    return f"{row['_ng_task_index']}-{row['_ng_rollout_index']}", row.get("_ng_attempt_index", 0)

@@ -10,12 +10,11 @@ import shutil
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from collector.artifacts import RunArtifacts
 from collector.store import RolloutStore
 from tests.collector.points import Sweep, Tried
-from tests.collector.shards import asked, fill, recorded, rollout_ids, rows_of, settings_for, write_dataset
+from tests.collector.shards import asked, attempt_of, fill, recorded, rollout_ids, rows_of, settings_for, write_dataset
 from tests.support import testkit
 from tests.support.crash import run_in_fork
 
@@ -50,10 +49,6 @@ def migrate_point(directory: Path, fatal: int) -> Tried:
     wrong["missing"] = 3 - len(recorded(RunArtifacts(settings.output_jsonl_fpath)))
     wrong["not migrated"] = sum((f"{n}-0", 0) not in marked for n in range(2))
     return Tried(status != 0, +wrong)
-
-
-def attempt_of(row: dict[str, Any]) -> tuple[str, int]:
-    return f"{row['_ng_task_index']}-{row['_ng_rollout_index']}", row.get("_ng_attempt_index", 0)
 
 
 def one_point(directory: Path, fatal: int, prelude: int) -> Tried:

@@ -18,6 +18,7 @@ from tests.collector.shards import asked, fill, rollout_ids, settings_for, state
 from tests.support import testkit
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("which", "least"),
     [

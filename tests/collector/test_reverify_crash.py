@@ -19,6 +19,7 @@ from tests.support import testkit
         pytest.param("all", 60, id="into-a-run-of-its-own"),
         pytest.param("judge-failed-only", 60, id="only-failed-judgements"),
         pytest.param("append", 20, id="into-the-run-itself"),
+        pytest.param("append-flagged", 20, id="with-results-that-become-failures"),
         pytest.param("overwrite", 60, id="in-place-of-an-older-one"),
     ],
 )
