@@ -94,19 +94,18 @@ def _parts(item: Any) -> Iterable[Any]:
 
 
 def _has_non_finite(value: Any) -> bool:
-    stack: list[Any] = [(value,)]
-    while stack:
-        part = stack.pop()
+    parts: list[Any] = [(value,)]
+    # It grows while it is gone through.
+    for part in parts:
         for item in part.values() if isinstance(part, dict) else part:
-            kind = type(item)
             # Nearly everything is of a kind that can be passed over without a question.
-            if kind in _ALWAYS_FINITE:
+            if type(item) in _ALWAYS_FINITE:
                 continue
             if isinstance(item, float):
                 if item - item != 0.0:
                     return True
-            elif isinstance(item, _CONTAINERS):
-                stack.append(item)
+            elif item and isinstance(item, _CONTAINERS):
+                parts.append(item)
     return False
 
 

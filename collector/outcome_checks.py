@@ -10,6 +10,7 @@ from typing import Final
 
 #: Keys of a saved row that only its outcome sets; a dataset's keys of these names are not copied into saved rows.
 RESULT_KEYS: Final = frozenset({"response", "reward", "mask_sample", "failure_kind", "failure_reason", "execute_only"})
+_NUMBERS: Final = (int, float)
 
 
 def require(what: str, name: str, value: object, kind: type) -> None:
@@ -40,7 +41,7 @@ def is_reserved(key: object) -> bool:
 
 def is_reward(value: object) -> bool:
     """Whether ``value`` can be a score: a finite int or float. A bool, a string, NaN and infinity are not."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, _NUMBERS):
         return False
     try:
         return math.isfinite(value)

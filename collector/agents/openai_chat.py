@@ -43,18 +43,21 @@ class OpenAIChatAgent(Agent[OpenAIChatSettings]):
 
     def body_of(self, row: dict[str, Any]) -> dict[str, Any]:
         """The body that is sent for ``row``."""
-        params = parameters_of(row, KNOWN)
+        return self._body_of(parameters_of(row, KNOWN))
+
+    def _body_of(self, params: dict[str, Any]) -> dict[str, Any]:
         check_numbers(params, NUMBERS)
         body = chat_body(params, model_of(params, self.run.policy_model_name), max_tokens_key=self.settings.max_tokens_key)
         return {**body, **extra_body_of(params, self.settings.extra_body)}
 
     async def answer(self, row: dict[str, Any]) -> Answer | Failure:
         """One completion; its failure is classified as ``collector.agents.requests`` says."""
-        body = self.body_of(row)
+        params = parameters_of(row, KNOWN)
+        body = self._body_of(params)
         reply = await self._sender.post(self._endpoint.url("chat/completions"), jsonl.dumps(body), self._endpoint.headers)
         if isinstance(reply, Failure):
             return reply
         try:
-            return answer_of(jsonl.loads(reply.body), parameters_of(row, KNOWN), model=body["model"], now=time.time())
+            return answer_of(jsonl.loads(reply.body), params, model=body["model"], now=time.time())
         except ValueError as error:
             return unusable_reply(reply, str(error))

@@ -17,6 +17,7 @@ _NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = {
     "truncation": ("disabled",),
     "include": ([],),
 }
+_INPUTS: Final = (str, list)
 #: Would change the shape of the reply or what is asked, behind the back of the row.
 _NEVER_EXTRA: Final = frozenset({"stream", "n", "messages", "input"})
 
@@ -31,12 +32,12 @@ def parameters_of(row: Mapping[str, Any], known: frozenset[str]) -> dict[str, An
         raise ValueError("the row has no responses_create_params object")  # noqa: TRY004 - data, not a caller's mistake
     kept: dict[str, Any] = {}
     for key, value in params.items():
-        if value is None or any(value == neutral and type(value) is type(neutral) for neutral in _NEUTRAL.get(key, ())):
+        if value is None or (key in _NEUTRAL and _is_neutral(key, value)):
             continue
         if key not in known:
             raise ValueError(_unsupported(key, known))
         kept[key] = value
-    if not isinstance(kept.get("input"), str | list) or not kept["input"]:
+    if not isinstance(kept.get("input"), _INPUTS) or not kept["input"]:
         raise ValueError("responses_create_params.input must be a text or a list of items, and not empty")
     return kept
 
@@ -74,6 +75,10 @@ def check_numbers(params: Mapping[str, Any], keys: frozenset[str]) -> None:
     for key in sorted(keys & params.keys()):
         if isinstance(params[key], bool) or not isinstance(params[key], int | float):
             raise ValueError(f"responses_create_params.{key} must be a number, not {json.dumps(params[key])[:40]}")  # noqa: TRY004 - data
+
+
+def _is_neutral(key: str, value: Any) -> bool:
+    return any(value == neutral and type(value) is type(neutral) for neutral in _NEUTRAL[key])
 
 
 def _unsupported(key: str, known: frozenset[str]) -> str:

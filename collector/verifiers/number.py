@@ -15,6 +15,7 @@ from collector.verifiers.base import Verifier, VerifierSettings
 from collector.verifiers.boxed import last_boxed
 from collector.verifiers.rows import field_of
 
+_WRITTEN_NUMBERS: Final = (int, float, str)
 #: The final number stands at the end; what is further back is not looked at, so a long answer costs no more than a short one.
 _TAIL: Final = 100_000
 #: Digits read and compared. Any number longer than this in an answer is noise.
@@ -88,7 +89,7 @@ class NumberVerifier(Verifier[NumberSettings]):
 
     def _expected(self, row: dict[str, Any]) -> Decimal:
         value = field_of(row, self.settings.field)
-        text = str(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else ""
+        text = str(value) if isinstance(value, _WRITTEN_NUMBERS) and not isinstance(value, bool) else ""
         found = _known_number(text, self.settings.percent_as_fraction)
         if found is None:
             raise ValueError(f"the row's field {self.settings.field!r} holds no number")
