@@ -116,7 +116,9 @@ def _benchmark(
     retry = settings_of(plan.config, benchmark.name, output=run.merged(benchmark).rollouts).retry
     shards: list[ShardReport] = []
     parts: list[Coverage] = []
-    for index, artifacts in enumerate(run.shards(benchmark)):
+    places = run.shards(benchmark)
+    known.look_at(places, retry)
+    for index, artifacts in enumerate(places):
         base = _job_part(index, benchmark, jobs.get(index), facts)
         try:
             shard, coverage = _read_shard(base, artifacts, known, retry)

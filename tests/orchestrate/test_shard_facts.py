@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from bench.status import make_run
+from collector.errors import CorruptArtifactError
+from collector.settings import RetrySettings
+from orchestrate.rundir import read_plan
+from orchestrate.shard_facts import KnownShards
 from tests.orchestrate.project import Project
 
 pytestmark = pytest.mark.timeout(120)
@@ -85,3 +90,25 @@ def test_a_run_that_cannot_be_written_is_shown(project: Project) -> None:
     facts.mkdir()
 
     assert all(shard["final"] for shard in shards(project))
+
+
+def test_many_shards_that_nobody_knows_are_read_by_several_processes_and_told_alike(tmp_path: Path) -> None:
+    """One of them is broken, and one goes on after it was looked at."""
+    run = make_run(tmp_path, 401, 1)
+    (benchmark,) = read_plan(run).benchmarks
+    places, retry = run.shards(benchmark), RetrySettings()
+    alone = [KnownShards(run).of(place, retry) for place in places[2:]]
+    spoil(places[0].journal, keeps_time=False)
+    known = KnownShards(run)
+
+    known.look_at(places, retry)
+    for place in places[1:]:
+        spoil(place.journal, keeps_time=False)
+
+    assert [known.of(place, retry) for place in places[2:]] == alone
+    with pytest.raises(CorruptArtifactError, match="the last line begins no event"):
+        known.of(places[0], retry)
+    known.keep()
+    # What was changed meanwhile is read again at the next look.
+    with pytest.raises(CorruptArtifactError):
+        KnownShards(run).of(places[1], retry)
