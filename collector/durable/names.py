@@ -47,6 +47,7 @@ def sync_dir(path: Path) -> None:
     except OSError as error:
         # Some network file systems have no such call for directories, and make names durable by themselves or not at all.
         if error.errno not in _NO_DIRECTORY_SYNC:
+            error.filename = str(path)
             raise
     finally:
         os.close(descriptor)

@@ -83,6 +83,9 @@ def staged(
             os.unlink(temporary)
         if fence is not None and isinstance(error, FileNotFoundError):
             fence()
+        if isinstance(error, OSError) and error.filename is None:
+            # What only knows a descriptor: people want to know which file the disk did not take.
+            error.filename = str(path)
         raise
     finally:
         os.close(descriptor)

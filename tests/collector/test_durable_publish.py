@@ -98,3 +98,23 @@ def test_files_are_removed_one_after_the_other_until_the_lock_is_lost(tmp_path: 
 
     durable.discard(paths, fence=lambda: None)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("failing", [1, 2], ids=["the-file", "its-directory"])
+def test_a_full_disk_is_told_with_the_file_that_it_did_not_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    """A call that knows a descriptor only names no file, and a command takes such an error for a bug."""
+    path, calls = tmp_path / "x.json", 0
+
+    def full(descriptor: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == failing:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as refused:
+        durable.publish(path, b"{}")
+
+    assert refused.value.filename == str(path if failing == 1 else tmp_path)
