@@ -1,17 +1,19 @@
 """What all attempts cost, those that were not selected included: seconds and tokens, beside those of the selected ones.
 
 Seconds come from the journal. Tokens come from rows, the policy's and its judge's apart: selected ones pass by anyway, those
-that were not selected, or are masked, are read here.
+that were not selected, or are masked, are read here. An answer that was graded again stands in two rows of its rollout and was
+paid for once.
 """
 
 from __future__ import annotations
 
 import os
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -37,6 +39,7 @@ class _Outcome(msgspec.Struct, frozen=True, gc=False):
     """What of a journal event matters here."""
 
     event: str
+    rollout_id: str = ""
     offset: int = -1
     length: int = 0
     elapsed_s: float | None = None
@@ -44,11 +47,13 @@ class _Outcome(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Response(msgspec.Struct, frozen=True):
+    # Any: what a server or a dataset wrote there may be of any shape.
+    id: Any = None
+    created_at: Any = None
     usage: Any = None
 
 
 class _Row(msgspec.Struct, frozen=True):
-    # Any: what a server or a dataset wrote there may be of any shape.
     response: _Response | None = None
     judge_input_tokens: Any = None
     judge_output_tokens: Any = None
@@ -58,6 +63,13 @@ _events: Final = msgspec.json.Decoder(_Outcome)
 _rows: Final = msgspec.json.Decoder(_Row)
 
 
+class _Answer(NamedTuple):
+    """An answer of the policy's: its tokens by name, and what tells it from others; None where its server gave it no id."""
+
+    identity: str | None
+    tokens: dict[str, float]
+
+
 @dataclass(slots=True)
 class AttemptFigures:
     """Seconds of attempts with an outcome, of selected rows and of all others, and tokens of rows that are in no table."""
@@ -65,6 +77,8 @@ class AttemptFigures:
     selected_s: array[float] = field(default_factory=lambda: array("d"))
     other_s: array[float] = field(default_factory=lambda: array("d"))
     other_tokens: dict[str, array[float]] = field(default_factory=lambda: {name: array("d") for name in TOKENS})
+    #: Of answers in ``other_tokens``, those that stand in a selected row as well.
+    selected_too: dict[str, array[float]] = field(default_factory=lambda: {name: array("d") for name in TOKENS})
     truncated: int = 0
 
     def metrics(self, table: RowTable) -> Metrics:
@@ -75,8 +89,12 @@ class AttemptFigures:
         for name in TOKENS:
             selected = present(table.column(name)) if name in table.fields else array("d")
             metrics.update(_tokens(f"selected/{name}", selected))
-            metrics.update(_tokens(f"attempts/{name}", selected + self.other_tokens[name]))
+            metrics.update(_tokens(f"attempts/{name}", selected + self._others(name)))
         return metrics
+
+    def _others(self, name: str) -> array[float]:
+        others, twice = self.other_tokens[name], self.selected_too[name]
+        return array("d", (Counter(others) - Counter(twice)).elements()) if twice else others
 
 
 def read_attempts(shards: Iterable[ShardView]) -> AttemptFigures:
@@ -94,15 +112,32 @@ def _read_shard(figures: AttemptFigures, shard: ShardView, journal_size: int) ->
     # In nearly every shard each attempt has a row that was selected, and nothing needs to be looked up.
     is_plain = shard.coverage.attempts == len(shard.rows)
     selected = np.sort([] if is_plain else np.asarray(shard.rows.offsets))
+    # By rollout, the answers that were not selected: a later attempt may have graded one of them again.
+    known: dict[str, set[str]] = {}
     with shard.artifacts.rollouts.open("rb") as results, shard.artifacts.failures.open("rb") as failures:
         for event in _outcomes(shard.artifacts.journal, journal_size):
             is_success = event.event == _SUCCESS
             is_selected = is_plain or (is_success and _holds(selected, event.offset))
             if event.elapsed_s is not None:
                 (figures.selected_s if is_selected else figures.other_s).append(event.elapsed_s)
-            if not is_selected or event.masked:
-                file = results if is_success else failures
-                _add_tokens(figures, os.pread(file.fileno(), event.length, event.offset))
+            is_in_table = is_selected and not event.masked
+            if is_in_table and event.rollout_id not in known:
+                continue
+            file = results if is_success else failures
+            row = _row_in(os.pread(file.fileno(), event.length, event.offset))
+            if row is None:
+                continue
+            answer = _answer_of(row)
+            is_known = answer.identity in known.get(event.rollout_id, ())
+            if is_in_table:
+                if is_known:
+                    _add(figures.selected_too, answer.tokens)
+                continue
+            if answer.identity is not None and not event.masked:
+                known.setdefault(event.rollout_id, set()).add(answer.identity)
+            if not is_known:
+                _add(figures.other_tokens, answer.tokens)
+            _add(figures.other_tokens, _numbers({name: getattr(row, name) for name in _JUDGE_TOKENS}))
 
 
 def _holds(ordered: npt.NDArray[np.int64], value: int) -> bool:
@@ -120,18 +155,32 @@ def _outcomes(journal: Path, size: int) -> Iterator[_Outcome]:
             return
 
 
-def _add_tokens(figures: AttemptFigures, line: bytes) -> None:
+def _row_in(line: bytes) -> _Row | None:
     try:
-        row = rows.parse_part(_rows, line)
+        return rows.parse_part(_rows, line)
     except ValueError:
-        # A row cut off by a crash, or a usage of another shape: nothing is known of its tokens.
-        return
-    usage = row.response.usage if row.response else None
-    counts = usage if isinstance(usage, dict) else {}
-    found = {name: counts.get(name) for name in _POLICY_TOKENS} | {name: getattr(row, name) for name in _JUDGE_TOKENS}
+        # A row cut off by a crash: nothing is known of its tokens.
+        return None
+
+
+def _answer_of(row: _Row) -> _Answer:
+    response = row.response
+    usage = response.usage if response else None
+    tokens = _numbers({name: usage.get(name) for name in _POLICY_TOKENS} if isinstance(usage, dict) else {})
+    if response is None or not isinstance(response.id, str) or not response.id:
+        return _Answer(None, tokens)
+    # A server that gives one id to all it says still tells when it said it.
+    return _Answer(repr((response.id, response.created_at, tokens)), tokens)
+
+
+def _numbers(found: dict[str, Any]) -> dict[str, float]:
+    numbers = {name: value for name, value in found.items() if isinstance(value, int | float) and not isinstance(value, bool)}
+    return {name: float(value) for name, value in numbers.items()}
+
+
+def _add(tokens: dict[str, array[float]], found: dict[str, float]) -> None:
     for name, value in found.items():
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            figures.other_tokens[name].append(float(value))
+        tokens[name].append(value)
 
 
 def _seconds(name: str, values: array[float]) -> Metrics:

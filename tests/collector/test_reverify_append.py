@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from collector.coverage import Coverage
@@ -21,6 +22,7 @@ from collector.prepare import make_verifier
 from collector.reverify.run import verifier_identity
 from collector.reverify.settings import ReverifySettings
 from collector.stop import StopReason
+from merge.command import merge_paths
 from orchestrate.regrading import append_here, find_source
 from tests.collector.regrading import NUMBER, Quiet, append, by_id, files_in, two_shards
 from tests.collector.shards import rows_of, settings_for
@@ -173,3 +175,20 @@ def test_an_answer_that_a_disk_does_not_give_ends_the_command_and_costs_no_answe
     assert [row["_ng_failure_class"] for row in rows_of(made.shards[0].failures)] == ["judge_failed"] * 2
     judged, _ = append(_settings(made), retry={"max_attempts": 5}, **NUMBER)
     assert judged.coverage.measured == 2
+
+
+def test_an_answer_that_is_judged_twice_was_paid_for_once(tmp_path: Path) -> None:
+    """In the run itself the saved answer stands in the row of the failed judgement and in the result's."""
+    made = plan(tmp_path / "bench", shards=1, tasks=2, config=GRADED_BY_NUMBER)
+    answer = answered(usage={"input_tokens": 40, "output_tokens": 5, "total_tokens": 45}).answer.response
+    judge = Failure(failure_class="judge_failed", reason="down", response=answer)
+    fill_all(made, lambda task, _repeat: answered(0.0) if task else judge)
+    append(_settings(made), **NUMBER)
+
+    report = merge_paths([made.directory], tmp_path / "out.jsonl")
+
+    entry = orjson.loads(report.target.with_name("out_aggregate_metrics.json").read_bytes())[0]
+    performance = entry["perf_summary"]
+    assert performance["selected/input_tokens/total"] == performance["attempts/input_tokens/total"] == 45
+    assert performance["attempts/total_tokens/total"] == 52
+    assert performance["attempts/elapsed_s/count"] == 3
