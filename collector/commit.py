@@ -106,8 +106,9 @@ class JournalWriter:
                 )
 
     def failure_row(self, offset: int, length: int) -> bytes:
-        """A recorded row of the failures file."""
-        return self._failures.read_range(offset, length)
+        """A recorded row of the failures file. Raises StorageError."""
+        with _explained(self._failures, "read"):
+            return self._failures.read_range(offset, length)
 
     def close(self) -> None:
         """Close the files; everything committed is durable already."""
@@ -148,12 +149,12 @@ class JournalWriter:
 
 
 @contextmanager
-def _explained(file: AppendFile) -> Generator[None]:
+def _explained(file: AppendFile, what: str = "written") -> Generator[None]:
     try:
         yield
     except OSError as error:
         cure = "Mend that, then resume: what is recorded stays recorded."
-        raise StorageError(f"it cannot be written: {error.strerror}.", cure, file.path) from error
+        raise StorageError(f"it cannot be {what}: {error.strerror}.", cure, file.path) from error
 
 
 #: Seconds in which a batch is gathered while several wait for each. A batch costs two changes of threads, two fsyncs and three

@@ -52,6 +52,20 @@ def test_a_failing_disk_ends_the_session_and_costs_no_record(
     assert sum(asked(tmp_path).values()) <= before + 8
 
 
+def test_a_failure_row_that_a_disk_does_not_give_ends_the_session_in_words(tmp_path: Path) -> None:
+    """Before a retry its last failure is read: whether it left something to use."""
+    write_dataset(tmp_path / "tasks.jsonl", TASKS)
+    settings = settings_for(tmp_path, num_samples_in_parallel=2, retry={"max_attempts": 30})
+
+    failed = run_with_fault(tmp_path, "pread64", "error=EIO:when=1", ["rollouts_failures.jsonl"])
+    fill(settings)
+
+    assert failed.returncode != 0
+    assert "rollouts_failures.jsonl: it cannot be read: Input/output error." in failed.stderr
+    assert "Traceback" not in failed.stderr
+    assert states(settings) == {"measured": 7}
+
+
 @pytest.mark.parametrize(("call", "when"), [("link", 1), ("link", 2), ("rename", 1), ("rename", 2)])
 def test_a_preparation_whose_last_step_fails_leaves_nothing_that_a_second_try_stumbles_over(
     tmp_path: Path, call: str, when: int
