@@ -6,7 +6,8 @@ paired where both runs asked the same; otherwise the difference of two means is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -41,11 +42,15 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MetricDifference:
-    """One metric of both sides; ``delta`` is candidate minus base over the tasks that were compared."""
+    """One metric of both sides; ``delta`` is ``paired_candidate`` minus ``paired_base``, over the tasks that were compared."""
 
     metric: str
+    #: Means over all rollouts of a side, as its metrics file has them.
     base: float | None
     candidate: float | None
+    #: Means over tasks, each task one observation: those in both where tasks are paired, else each side's own.
+    paired_base: float | None
+    paired_candidate: float | None
     delta: float | None
     interval: Interval | None
     tasks: int
@@ -53,6 +58,8 @@ class MetricDifference:
     verdict: Verdict
     #: Why the evidence is insufficient, or how missing rollouts were dealt with; empty otherwise.
     reason: str = ""
+    #: Why means over all rollouts differ from those over the compared tasks; empty where they are the same.
+    means_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,24 +120,48 @@ def _difference(name: str, base: Side, candidate: Side, *, is_paired: bool) -> M
     first, second = base.tasks.get(name, {}), candidate.tasks.get(name, {})
     if is_paired:
         common = _common(name, base, candidate)
-        deltas = [second[task] - first[task] for task in common]
-        delta, interval, count = mean_of(deltas) if deltas else None, mean_interval(deltas), len(common)
+        first, second = {task: first[task] for task in common}, {task: second[task] for task in common}
+        interval = mean_interval([second[task] - first[task] for task in common])
     else:
-        before, after = list(first.values()), list(second.values())
-        delta = mean_of(after) - mean_of(before) if before and after else None
-        interval, count = difference_interval(before, after), min(len(before), len(after))
+        interval = difference_interval(list(first.values()), list(second.values()))
+    count, before, after = min(len(first), len(second)), _mean(first), _mean(second)
+    whys = [_why_not_whole(*side, name) for side in (("base", base, first), ("candidate", candidate, second))]
     verdict, reason = _judged(name, base, candidate, interval, count)
     return MetricDifference(
         metric=f"mean/{name}",
         base=base.means.get(name),
         candidate=candidate.means.get(name),
-        delta=delta,
+        paired_base=before,
+        paired_candidate=after,
+        delta=None if before is None or after is None else after - before,
         interval=interval,
         tasks=count,
         pairing=Pairing.PAIRED if is_paired else Pairing.WELCH,
         verdict=verdict,
         reason=reason,
+        means_reason="; ".join(why for why in whys if why),
     )
+
+
+def _mean(tasks: Mapping[int, float]) -> float | None:
+    return mean_of(list(tasks.values())) if tasks else None
+
+
+def _why_not_whole(what: str, side: Side, compared: Mapping[int, float], name: str) -> str:
+    """Why the mean over all rollouts of ``side`` is not that over its compared tasks; empty where they are the same."""
+    whole, own = side.means.get(name), side.tasks.get(name, {})
+    if whole is None or not own or _is_same(whole, _mean(compared)):
+        return ""
+    left_out = len(own) - len(compared)
+    whys = [f"{left_out} of {len(own)} tasks of the {what} are not in both"] if left_out else []
+    if not _is_same(whole, _mean(own)):
+        whys.append(f"tasks of the {what} have different numbers of rollouts with a value")
+    return ", and ".join(whys)
+
+
+def _is_same(whole: float, over_tasks: float | None) -> bool:
+    """Whether two sums of the same numbers, in another order, gave one mean."""
+    return over_tasks is not None and math.isclose(whole, over_tasks, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def _judged(name: str, base: Side, candidate: Side, interval: Interval | None, tasks: int) -> tuple[Verdict, str]:

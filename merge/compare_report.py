@@ -67,6 +67,16 @@ def interval_text(metric: MetricDifference) -> str:
     return "-" if metric.interval is None else f"[{metric.interval.low:+.4g}, {metric.interval.high:+.4g}]"
 
 
+def whole_means_text(comparison: Comparison) -> list[str]:
+    """The means over all rollouts where they are not those that the difference is made of, one line a metric, with why."""
+    return [
+        f"{metric.metric} over all rollouts: base {number_text(metric.base)}, candidate {number_text(metric.candidate)}. "
+        f"The table's are means over tasks, each counted once: {metric.means_reason}."
+        for metric in comparison.metrics
+        if metric.means_reason
+    ]
+
+
 def _section(comparison: Comparison) -> list[str]:
     candidate = comparison.candidate
     lines = [
@@ -80,6 +90,8 @@ def _section(comparison: Comparison) -> list[str]:
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     lines += [_row(metric) for metric in comparison.metrics]
+    for line in whole_means_text(comparison):
+        lines += ["", line]
     if not comparison.is_paired:
         return [*lines, "", "Without pairs it is not known which tasks were fixed or broken."]
     lines += [
@@ -95,8 +107,8 @@ def _row(metric: MetricDifference) -> str:
     verdict = f"{metric.verdict}{f' ({metric.reason})' if metric.reason else ''}"
     cells = [
         metric.metric,
-        number_text(metric.base),
-        number_text(metric.candidate),
+        number_text(metric.paired_base),
+        number_text(metric.paired_candidate),
         number_text(metric.delta, sign=True),
         interval_text(metric),
         str(metric.tasks),

@@ -85,7 +85,7 @@ def _place(text: str, benchmark: str | None) -> Path:
 
 
 def _as_text(comparisons: tuple[Comparison, ...], results: list[GateResult], folder: Path) -> str:
-    from merge.compare_report import coverage_text, interval_text, number_text, settings_text
+    from merge.compare_report import coverage_text, interval_text, number_text, settings_text, whole_means_text
     from orchestrate.cli.tables import table
 
     lines = [f"base       {comparisons[0].base.path} ({coverage_text(comparisons[0].base)})"]
@@ -95,15 +95,17 @@ def _as_text(comparisons: tuple[Comparison, ...], results: list[GateResult], fol
         rows = [
             [
                 m.metric,
-                number_text(m.base),
-                number_text(m.candidate),
+                number_text(m.paired_base),
+                number_text(m.paired_candidate),
                 number_text(m.delta, sign=True),
                 interval_text(m),
+                str(m.tasks),
                 m.verdict,
             ]
             for m in comparison.metrics
         ]
-        lines.append(table(["metric", "base", "candidate", "difference", "95 % interval", "verdict"], rows))
+        lines.append(table(["metric", "base", "candidate", "difference", "95 % interval", "tasks", "verdict"], rows))
+        lines += whole_means_text(comparison)
         main_metric = comparison.reward
         if main_metric is not None and main_metric.reason:
             lines.append(f"{main_metric.metric}: {main_metric.reason}")

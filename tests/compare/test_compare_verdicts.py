@@ -106,6 +106,52 @@ def test_a_difference_that_holds_whatever_the_missing_would_score_stands(tmp_pat
     assert (found.verdict, "it holds whatever" in found.reason) == (Verdict.HIGHER, True)
 
 
+UNEVEN = {0: [1.0, 1.0, 1.0], **{task: [0.0] for task in range(1, 12)}}
+
+
+def test_the_columns_subtract_to_the_difference_and_the_whole_means_stand_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = write_side(tmp_path / "a" / "rollouts.jsonl", {**UNEVEN, 12: [1.0], 13: [1.0]})
+    candidate = write_side(tmp_path / "b" / "rollouts.jsonl", {task: [1.0] for task in range(12)})
+
+    assert main(["eval", "compare", str(base), str(candidate)]) == 0
+
+    report = json.loads((tmp_path / "b" / "compare_report.json").read_bytes())
+    (metric,) = report["candidates"][0]["metrics"]
+    assert (metric["base"], metric["candidate"]) == (5 / 16, 1.0)
+    assert (metric["paired_base"], metric["paired_candidate"], metric["tasks"]) == (1 / 12, 1.0, 12)
+    assert metric["delta"] == metric["paired_candidate"] - metric["paired_base"]
+    why = "2 of 14 tasks of the base are not in both, and tasks of the base have different numbers of rollouts with a value"
+    assert metric["means_reason"] == why
+    printed = capsys.readouterr().out
+    (row,) = [line for line in printed.splitlines() if line.lstrip().startswith("mean/reward  ")]
+    assert row.split()[1:4] == ["0.08333", "1", "+0.9167"]
+    markdown = (tmp_path / "b" / "compare_report.md").read_text()
+    assert "| mean/reward | 0.08333 | 1 | +0.9167 |" in markdown
+    for text in (printed, markdown):
+        assert "mean/reward over all rollouts: base 0.3125, candidate 1. " in text
+        assert why in text
+
+
+def test_unpaired_columns_subtract_too(tmp_path: Path) -> None:
+    base = write_side(tmp_path / "a.jsonl", UNEVEN)
+    candidate = write_side(tmp_path / "b.jsonl", {task: [1.0] for task in range(20)}, digest="e" * 64)
+
+    found = compared(base, candidate).reward
+
+    assert found is not None
+    assert (found.paired_base, found.paired_candidate, found.delta) == (1 / 12, 1.0, 1 - 1 / 12)
+    assert found.means_reason == "tasks of the base have different numbers of rollouts with a value"
+
+
+def test_means_that_are_the_same_need_no_reason(tmp_path: Path) -> None:
+    base = write_side(tmp_path / "a.jsonl", rewards(30, 0.3))
+    candidate = write_side(tmp_path / "b.jsonl", rewards(30, 0.7))
+
+    assert [metric.means_reason for metric in compared(base, candidate).metrics] == [""]
+
+
 def test_few_tasks_say_nothing(tmp_path: Path) -> None:
     base = write_side(tmp_path / "a.jsonl", {task: [0.0] for task in range(9)})
     candidate = write_side(tmp_path / "b.jsonl", {task: [1.0] for task in range(9)})
