@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -106,12 +106,24 @@ def _named_plugin(value: Any) -> Any:
     return {**given, "type": name, "function": function} if name == "python" and function else given
 
 
-def _without_secrets(value: str) -> str:
+def split_address(value: str) -> SplitResult:
+    """The parts of an address. Raises ValueError, which never shows it: it may carry a key."""
     try:
         parts = urlsplit(value)
     except ValueError:
-        # Its words may quote the address.
         raise ValueError("is not an http or https URL") from None
+    try:
+        # The only part that is checked no earlier than it is read.
+        port = parts.port
+    except ValueError:
+        port = 0
+    if port == 0:
+        raise ValueError("its port is not a number from 1 to 65535")
+    return parts
+
+
+def _without_secrets(value: str) -> str:
+    parts = split_address(value)
     if "@" in parts.netloc or parts.query:
         raise ValueError("must not carry a user, a password or a query: give the key as policy_api_key or agent.api_key_env")
     return value

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from typing import Annotated, Any, Final, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -21,7 +20,7 @@ from collector.agents.parameters import check_numbers, extra_body_of
 from collector.agents.requests import Sender, excerpt, unusable_reply
 from collector.outcomes import Answer, Delivery, Failure, FailureClass, FailureKind, Stage, Verdict
 from collector.prompt import load_prompt
-from collector.settings import CONNECTION, REPORTING, Count, Prompt, RetrySettings, Seconds, Timeouts
+from collector.settings import CONNECTION, REPORTING, Count, Prompt, RetrySettings, Seconds, Timeouts, split_address
 from collector.transport.client import HttpClient
 from collector.verifiers import judge_parse
 from collector.verifiers.base import Verifier, VerifierSettings
@@ -34,11 +33,7 @@ _MAX_IDLE: Final = 256
 
 
 def _checked_url(value: str) -> str:
-    try:
-        parts = urlsplit(value)
-    except ValueError:
-        # Its words may quote the address.
-        raise ValueError("is not an http or https URL") from None
+    parts = split_address(value)
     if "@" in parts.netloc or parts.query:
         raise ValueError("must not carry a user, a password or a query: name the key's variable in api_key_env")
     if parts.scheme not in {"http", "https"} or not parts.hostname:

@@ -50,6 +50,28 @@ _NEMO_GYM = frozenset({"env", "dataset", "eval prepare", "eval profile"})
 def main(argv: list[str] | None = None) -> int:
     """Entry point of ``gym`` and ``gym-eval``; returns the exit code."""
     arguments = sys.argv[1:] if argv is None else argv
+    try:
+        return _told(arguments)
+    except KeyboardInterrupt:
+        # While the program still started, or was about to end: there is nothing to tell.
+        return 130
+    except OSError as error:
+        # What is printed without a command, help say, on an output that does not take it.
+        return _end_without_output("gym", error)
+
+
+def _told(arguments: list[str]) -> int:
+    try:
+        code = _gym(arguments)
+    except SystemExit:
+        # argparse ends this way when it has printed help.
+        _flush()
+        raise
+    _flush()
+    return code
+
+
+def _gym(arguments: list[str]) -> int:
     if arguments in ([], ["-h"], ["--help"]):
         print("usage: gym [--version] eval COMMAND ...\n\nMeasure a model: see 'gym eval --help'.")
         return 0
@@ -79,20 +101,16 @@ def _run(name: str, arguments: list[str]) -> int:
 
     from collector.errors import GymEvalError
 
-    module: CommandModule = import_module(f"orchestrate.cli.{name.replace('-', '_')}")  # pyright: ignore[reportAssignmentType] - a module
     try:
+        module: CommandModule = import_module(f"orchestrate.cli.{name.replace('-', '_')}")  # pyright: ignore[reportAssignmentType] - a module
         code = module.main(arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader of our output, such as head, has seen enough; what is buffered must not be tried again at exit.
-        sys.stdout = None  # pyright: ignore[reportAttributeAccessIssue] - what Python itself has for a program without one
-        return 141
+        _flush()
     except GymEvalError as error:
         print(f"gym eval {name}: {error}", file=sys.stderr)
         return error.exit_code
     except OSError as error:
         if (told := _storage_problem(error)) is None:
-            raise
+            return _end_without_output(f"gym eval {name}", error)
         print(f"gym eval {name}: {told}", file=sys.stderr)
         return 5
     except EOFError:
@@ -102,6 +120,27 @@ def _run(name: str, arguments: list[str]) -> int:
         print(f"gym eval {name}: interrupted", file=sys.stderr)
         return 130
     return code
+
+
+def _flush() -> None:
+    # Unlike a flush of its own, it does nothing where there is no standard output.
+    print(end="", flush=True)
+
+
+def _end_without_output(program: str, error: OSError) -> int:
+    """The exit code where standard output takes nothing more, said in a line. Raises ``error`` for anything else."""
+    from errno import EDQUOT, EFBIG, EIO, ENOSPC
+
+    if error.errno not in {EDQUOT, EFBIG, EIO, ENOSPC} and not isinstance(error, BrokenPipeError):
+        raise error
+    # What is buffered must not be tried again at exit, which would end with a code and words of Python's own.
+    sys.stdout = None  # pyright: ignore[reportAttributeAccessIssue] - what Python itself has for a program without one
+    if isinstance(error, BrokenPipeError):
+        # The reader of our output, such as head, has seen enough.
+        return 141
+    # Every file that is written has a name in its error; the output alone has none.
+    print(f"{program}: the output: {(error.strerror or str(error)).lower()}. Make room, or send it elsewhere.", file=sys.stderr)
+    return 5
 
 
 def _storage_problem(error: OSError) -> str | None:

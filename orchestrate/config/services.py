@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shlex
 from typing import Annotated, Any, Literal, Self, TypeAlias
-from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
-from collector.settings import Count, Seconds, StrictModel
+from collector.settings import Count, Seconds, StrictModel, split_address
 from orchestrate.config.values import EnvMap, Line, VariableName
 
 
@@ -22,19 +21,12 @@ def _check_command(value: Any) -> str | list[str]:
 
 def check_url(value: str) -> str:
     """``value`` without a final slash. Raises ValueError, which never shows it: it may carry a key."""
-    parts = _split_url(value)
-    if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
+    parts = split_address(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("is not an http or https URL")
     if parts.username is not None or parts.password is not None or parts.query:
         raise ValueError("must not carry a user, a password or a query: name the key's variable in api_key_env")
     return value.rstrip("/")
-
-
-def _split_url(value: str) -> SplitResult | None:
-    try:
-        return urlsplit(value)
-    except ValueError:
-        return None
 
 
 def _check_path(value: str) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from orchestrate.cli.main import main
 from tests.support import testkit
 
 HEAVY = ["pydantic", "hydra", "omegaconf", "submitit", "msgspec", "yaml", "filelock", "pycurl", "orjson"]
@@ -76,7 +79,6 @@ def test_every_command_has_help_with_an_example(command: str) -> None:
         pytest.param(
             ["eval", "submit", "a.yaml", "--limit", "3"], "++driver.benchmarks.NAME.run.limit=VALUE", id="flag-of-run"
         ),
-        pytest.param(["eval", "submit", "nothing.yaml"], "Check the path of the YAML file.", id="no-such-file"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_and_ends_with_2(arguments: list[str], told: str) -> None:
@@ -86,6 +88,13 @@ def test_a_wrong_command_line_is_one_line_and_ends_with_2(arguments: list[str], 
     assert told in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert "sk-1" not in done.stderr
+
+
+def test_a_file_that_is_not_there_is_one_line_and_ends_with_3() -> None:
+    done = gym("eval", "submit", "nothing.yaml")
+
+    assert done.returncode == 3
+    assert done.stderr == "gym eval submit: nothing.yaml: there is no such file. Check the path of the YAML file.\n"
 
 
 @pytest.mark.parametrize(
@@ -125,3 +134,55 @@ def test_a_path_that_cannot_be_written_is_one_line_and_no_traceback(tmp_path: Pa
     assert done.returncode in {2, 3, 4, 5}
     assert "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["eval", "--help"], ["eval", "status", "--help"]], ids=" ".join)
+def test_an_output_that_is_full_is_one_line(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "orchestrate.cli.main", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    assert done.returncode == 5
+    assert done.stderr == "gym: the output: no space left on device. Make room, or send it elsewhere.\n"
+
+
+def test_an_output_that_is_full_is_told_under_the_command(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        code = main(["eval", "schema"])
+        # Closing would try again what is buffered.
+        with contextlib.suppress(OSError):
+            full.flush()
+        with contextlib.suppress(OSError):
+            full.close()
+
+    assert code == 5
+    assert capfd.readouterr().err == "gym eval schema: the output: no space left on device. Make room, or send it elsewhere.\n"
+
+
+def test_an_interrupt_while_a_command_is_imported_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importlib, "import_module", interrupted)
+
+    assert main(["eval", "status"]) == 130
+
+
+def test_an_interrupt_before_a_command_is_known_is_silent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_arguments: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("orchestrate.cli.main._eval", interrupted)
+
+    assert main(["eval", "status"]) == 130
+    assert capsys.readouterr() == ("", "")

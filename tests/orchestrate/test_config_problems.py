@@ -144,7 +144,9 @@ def test_a_key_in_the_file_is_refused() -> None:
     assert "sk-secret" not in message
 
 
-@pytest.mark.parametrize("url", ["http://user:pw@h/v1", "http://h/v1?key=secret", "h:8000"])
+@pytest.mark.parametrize(
+    "url", ["http://user:pw@h/v1", "http://h/v1?key=secret", "h:8000", "http://h:99999/v1", "http://h:x/v1"]
+)
 def test_an_external_url_carries_no_secret(url: str) -> None:
     data = config()
     data["services"]["m"] = {"type": "external", "url": url, "served_model_name": "m"}
@@ -153,7 +155,14 @@ def test_an_external_url_carries_no_secret(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["http://u:sekret1@h/v1", "http://sekret1@h/v1", "http://h/v1?key=sekret1", "http://sekret1@\u2100/"]
+    "url",
+    [
+        "http://u:sekret1@h/v1",
+        "http://sekret1@h/v1",
+        "http://h/v1?key=sekret1",
+        "http://sekret1@\u2100/",
+        "http://h:sekret1/v1",
+    ],
 )
 def test_a_model_url_with_a_secret_is_refused_without_it(url: str) -> None:
     data = config()
