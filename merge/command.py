@@ -20,7 +20,7 @@ from merge.plugins import check_plugins
 from merge.read_shards import read_shards
 from merge.receipt import Receipt
 from merge.sources import are_legacy, find_runs, read_source
-from merge.target import check_target
+from merge.target import check_replaced, check_target
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,7 @@ def merge_paths(
     places = [target, partial_name(target)] if allow_partial else [target]
     for place in places:
         check_target(place, runs)
+        check_replaced(place, runs)
     generation = _planned(runs, retry or RetrySettings(), reporting, allow_partial=allow_partial)
     _check_finished(generation, allow_partial=allow_partial)
     generation.agents()
@@ -68,6 +69,7 @@ def merge_paths(
     whole = RunArtifacts(whole_name(target))
     with waiting_lock(whole.merge_lock, timeout_s=wait_s):
         check_target(target, runs)
+        check_replaced(target, runs)
         if with_rows:
             if not generation.is_partial and whole == merged:
                 withdraw_partial(whole)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any, Final, cast
 
+from collector import jsonl
 from collector.artifacts import RunArtifacts
 from collector.durable import FileId
 from collector.errors import GymEvalError, RefusedError
-from collector.manifest import read_manifest
+from collector.manifest import Manifest, read_manifest
+from merge.sources import is_companion
 
-_ELSEWHERE = "Use another output path; nothing was changed."
+_ELSEWHERE: Final = "Use another output path; nothing was changed."
+#: Fields that a row has once it was asked; a row without any of them, but with text to ask, is of a dataset.
+_ANSWERED: Final = ("_ng_task_index", "response", "reward")
+#: Bytes of a first line that are looked at.
+_FIRST_LINE: Final = 8 << 20
 
 
 def check_target(target: Path, sources: Sequence[RunArtifacts]) -> None:
@@ -22,6 +29,23 @@ def check_target(target: Path, sources: Sequence[RunArtifacts]) -> None:
     for source in sources:
         _refuse_alias(target, resolved, source)
     _refuse_shard_directory(target, resolved, sources)
+
+
+def check_replaced(target: Path, sources: Sequence[RunArtifacts]) -> None:
+    """Raise RefusedError when ``target`` is another run's merged result, or the rows of a dataset. Reads only.
+
+    What its receipt names as the same run, or as made of one of the same inputs, is an earlier projection. A file without a
+    receipt may be what a crash left of one, and is replaced unless it holds what is to be answered.
+    """
+    for place in dict.fromkeys((target, target.resolve())):
+        receipt = _receipt_at(RunArtifacts(place).receipt)
+        if receipt is not None and not _is_earlier(receipt, RunArtifacts(place), sources):
+            whose = f"run {receipt.get('run_id')}, benchmark {receipt.get('benchmark')}"
+            raise RefusedError(f"the target is the merged result of others ({whose}).", _ELSEWHERE, target)
+    if is_companion(target) and target.exists():
+        raise RefusedError("the target is called like a companion of a run, and exists.", _ELSEWHERE, target)
+    if _is_dataset(target):
+        raise RefusedError("the target is a dataset: its first row has no answer.", _ELSEWHERE, target)
 
 
 def files_of(artifacts: RunArtifacts) -> tuple[Path, ...]:
@@ -99,8 +123,50 @@ def _refuse_shard_directory(target: Path, resolved: Path, sources: Sequence[RunA
 
 
 def _is_shard(path: Path) -> bool:
-    try:
-        manifest = read_manifest(path)
-    except (GymEvalError, OSError):
-        return False
+    manifest = _manifest_at(path)
     return manifest is not None and manifest.shard is not None
+
+
+def _manifest_at(path: Path) -> Manifest | None:
+    try:
+        return read_manifest(path)
+    except (GymEvalError, OSError):
+        return None
+
+
+def _receipt_at(path: Path) -> dict[str, Any] | None:
+    """The receipt as far as it can be read, of whichever format; None for one that says nothing."""
+    try:
+        value = jsonl.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def _is_earlier(receipt: dict[str, Any], merged: RunArtifacts, sources: Sequence[RunArtifacts]) -> bool:
+    ours = {(found.run_id, found.benchmark) for source in sources if (found := _manifest_at(source.manifest)) is not None}
+    if (receipt.get("run_id"), receipt.get("benchmark")) in ours:
+        return True
+    # Files without a manifest have no identity but their place.
+    inputs = receipt.get("inputs")
+    records = cast("list[Any]", inputs) if isinstance(inputs, list) else []
+    base = merged.rollouts.absolute().parent
+    told = {(base / str(record.get("path"))).resolve() for record in records if isinstance(record, dict)}
+    return not told.isdisjoint(source.rollouts.resolve() for source in sources)
+
+
+def _is_dataset(target: Path) -> bool:
+    if not target.is_file():
+        return False
+    with target.open("rb") as file:
+        line = file.readline(_FIRST_LINE)
+    try:
+        row = jsonl.loads(line)
+    except ValueError:
+        return False
+    if not isinstance(row, dict):
+        return False
+    fields = cast("dict[str, Any]", row)
+    return not any(key in fields for key in _ANSWERED) and any(
+        isinstance(value, str | list | dict) for value in fields.values()
+    )

@@ -1,11 +1,20 @@
-"""Whether files can be made where an output is wanted; asked before a lock is, whose own words would be about locks."""
+"""Whether an output may be where it is wanted, and files can be made there; asked before a lock is.
+
+A lock's own words would be about locks.
+"""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 from collector.errors import RefusedError, StorageError
+
+#: As in RunDir, which brings the whole configuration: other programs write a plan.json, and not this beside it.
+_OF_A_RUN: Final = ("plan.json", "resolved-config.yaml")
+_ELSEWHERE: Final = "Name an output outside it; nothing was changed."
 
 
 def check_place(output: Path) -> None:
@@ -24,3 +33,33 @@ def check_place(output: Path) -> None:
         raise RefusedError(what, "Name another output, or ask for write access.", output) from error
     except OSError as error:
         raise StorageError(f"no file can be made in {place}: {error.strerror}.", "Name another output.", output) from error
+
+
+def run_around(output: Path) -> Path | None:
+    """The directory of the submitted run in which ``output`` would lie, links followed; None outside every run."""
+    above = output.absolute().resolve().parents
+    return next((root for root in above if all((root / name).exists() for name in _OF_A_RUN)), None)
+
+
+def check_outside_runs(output: Path) -> None:
+    """Raise RefusedError when ``output`` is in a submitted run, whose files are those of its jobs and merges alone."""
+    if (root := run_around(output)) is not None:
+        raise RefusedError(f"the output is inside the submitted run {root.name}.", _ELSEWHERE, output)
+
+
+def check_own_run(target: Path, inputs: Iterable[Path]) -> None:
+    """Raise RefusedError when a merge of ``inputs`` into ``target`` would take a place or a file of another run.
+
+    In a submitted run, results of that run alone: of a benchmark where its result belongs, and elsewhere in new files.
+    """
+    root = run_around(target)
+    if root is None:
+        return
+    place = target.absolute().resolve()
+    is_of_benchmark = place.parent.parent == root and place.name in {"rollouts.jsonl", "rollouts.partial.jsonl"}
+    owner = place.parent if is_of_benchmark else root
+    if not all(path.absolute().resolve().is_relative_to(owner) for path in inputs):
+        whose = f"{root.name}/{owner.name}" if is_of_benchmark else root.name
+        raise RefusedError(f"the target is inside the submitted run {whose}, and an input is not.", _ELSEWHERE, target)
+    if not is_of_benchmark and place.exists() and not place.with_name(f"{place.stem}_merge.json").exists():
+        raise RefusedError(f"the target is a file of the submitted run {root.name}.", _ELSEWHERE, target)

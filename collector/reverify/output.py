@@ -39,7 +39,7 @@ def check_output(
     if directories := [file for file in files_of(target) if file.is_dir()]:
         raise RefusedError("a directory has the name of a file of the new run.", "Name another output.", directories[0])
     saved = read_manifest(target.manifest)
-    _refuse_collected(saved, target)
+    _refuse_kept(saved, target)
     if not present or overwrites or _is_unfinished(target, inventory_digest):
         return
     if resumes and saved is None:
@@ -69,7 +69,7 @@ def prepare_output(
     for path in (*target.recovery_companions, target.rollouts, target.coverage, target.config):
         durable.sweep(path, fence=fence)
     saved = read_manifest(target.manifest)
-    _refuse_collected(saved, target)
+    _refuse_kept(saved, target)
     if saved is not None and not overwrites:
         check_identity(saved, manifest, target.manifest)
         if _is_cut(target.inventory, lines()):
@@ -91,7 +91,11 @@ def _publish(path: Path, lines: Iterable[bytes], fence: Callable[[], None]) -> N
         file.write_lines(lines)
 
 
-def _refuse_collected(saved: Manifest | None, target: RunArtifacts) -> None:
+def _refuse_kept(saved: Manifest | None, target: RunArtifacts) -> None:
+    """What no flag replaces: answers that were collected, and a result that was merged of them."""
+    if target.receipt.exists() or target.receipt.is_symlink():
+        what = f"the output is a merged result ({target.receipt.name} beside it)."
+        raise RefusedError(what, "It is never replaced: name another output.", target.rollouts)
     if saved is not None and REVERIFY not in saved.config:
         cure = "Its answers are never replaced: name another."
         raise RefusedError("the output is a run that was collected.", cure, target.rollouts)

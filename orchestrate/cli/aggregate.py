@@ -50,6 +50,7 @@ def main(argv: list[str]) -> int:
     if not patterns or output is None:
         raise RequestError("an input and an output are needed.", "Usage: gym eval aggregate RUN -o FILE.jsonl.")
     check_place(Path(output))
+    check_merge_place(Path(output), patterns)
     report = merge_paths(
         patterns,
         Path(output),
@@ -157,6 +158,15 @@ def input_of(word: str) -> str:
     from orchestrate.named import named
 
     return word if not _GLOB_SIGNS.isdisjoint(word) or Path(word).exists() else str(named(word).path)
+
+
+def check_merge_place(target: Path, inputs: Sequence[str]) -> None:
+    """Raise RefusedError when ``target`` is a place or a file of another submitted run than that of ``inputs``."""
+    from merge.sources import find_runs
+    from orchestrate.output_place import check_own_run, run_around
+
+    if run_around(target) is not None:
+        check_own_run(target, [run.rollouts for run in find_runs(inputs)])
 
 
 def tell(report: MergeReport, *, as_json: bool) -> int:

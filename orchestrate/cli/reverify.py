@@ -111,13 +111,15 @@ def _settings(args: argparse.Namespace) -> ReverifySettings:
 
 def _check_files(wanted: ReverifySettings) -> None:
     from collector.errors import NotFoundError
-    from orchestrate.output_place import check_place
+    from orchestrate.output_place import check_outside_runs, check_place
 
     inputs = wanted.materialized_inputs_jsonl_fpath
     if inputs is not None and not inputs.exists():
         raise NotFoundError("there is no such file.", "Check --inputs.", inputs)
     if wanted.output_jsonl_fpath is not None:
         check_place(wanted.output_jsonl_fpath)
+        if not wanted.append:
+            check_outside_runs(wanted.output_jsonl_fpath)
 
 
 def _with_flag(problem: str) -> str:

@@ -15,6 +15,7 @@ from collector.errors import (
 )
 from collector.manifest import read_manifest
 from collector.reverify.output import prepare_output
+from merge.command import merge_paths
 from tests.collector.regrading import NUMBER, by_id, files_in, regrade, two_shards
 from tests.collector.shards import rows_of
 from tests.merge.build import answered, failed, fill_all, plan
@@ -45,6 +46,18 @@ class TestTheOutput:
             regrade(made.directory, other.shards[0].rollouts, **NUMBER, **flags)
         with pytest.raises(RefusedError, match="would replace files of the run that is graded"):
             regrade(made.directory, made.shards[0].rollouts, **NUMBER, **flags)
+        assert files_in(tmp_path) == before
+
+    @pytest.mark.parametrize("flags", [{}, {"overwrite": True}, {"resume": True}], ids=["plain", "overwrite", "resume"])
+    def test_a_merged_result_is_never_replaced(self, tmp_path: Path, flags: dict[str, bool]) -> None:
+        made, other = two_shards(tmp_path), two_shards(tmp_path / "other")
+        merge_paths([other.directory], other.merged.rollouts)
+        before = files_in(tmp_path)
+
+        with pytest.raises(RefusedError, match="the output is a merged result") as caught:
+            regrade(made.directory, other.merged.rollouts, **NUMBER, **flags)
+
+        assert "--overwrite" not in str(caught.value)
         assert files_in(tmp_path) == before
 
     def test_files_without_a_manifest_are_not_gone_on_with(self, tmp_path: Path) -> None:
@@ -104,6 +117,18 @@ class TestTheOutput:
 
         with pytest.raises(IdentityError, match=r"reverify\.source_digest"):
             regrade(source, tmp_path / "new.jsonl", resume=True, **NUMBER)
+
+
+def test_what_was_merged_since_the_output_was_looked_at_is_not_replaced(tmp_path: Path) -> None:
+    made = two_shards(tmp_path)
+    manifest = read_manifest(made.shards[0].manifest)
+    assert manifest is not None
+    merge_paths([made.directory], made.merged.rollouts)
+    before = files_in(tmp_path)
+
+    with pytest.raises(RefusedError, match="merged result"):
+        prepare_output(made.merged, lambda: iter([b"{}\n"]), manifest, overwrites=True, fence=lambda: None)
+    assert files_in(tmp_path) == before
 
 
 @pytest.mark.parametrize("has_manifest", [True, False], ids=["a-run", "files-without-a-manifest"])

@@ -12,7 +12,7 @@ import pytest
 from collector.artifacts import RunArtifacts
 from collector.errors import RefusedError
 from merge.command import merge_paths
-from tests.merge.build import Plan, answered, fill_all, plan
+from tests.merge.build import Plan, answered, fill, fill_all, plan
 
 
 @pytest.fixture
@@ -213,6 +213,90 @@ def test_an_earlier_projection_may_be_replaced(made: Plan) -> None:
 
     assert second.receipt == first.receipt
     assert made.merged.rollouts.stat().st_size == first.receipt.output.size_bytes
+
+
+def test_the_merged_result_of_another_run_is_not_replaced(made: Plan, tmp_path: Path) -> None:
+    other = plan(tmp_path / "other", shards=2, tasks=4)
+    fill_all(other, lambda *_: answered())
+    merge_paths([other.directory], other.merged.rollouts)
+
+    refused(made, other.merged.rollouts, "the merged result of others")
+
+
+def test_the_merged_result_of_another_run_behind_a_link_is_not_replaced(made: Plan, tmp_path: Path) -> None:
+    other = plan(tmp_path / "other", shards=2, tasks=4)
+    fill_all(other, lambda *_: answered())
+    merge_paths([other.directory], other.merged.rollouts)
+    link = tmp_path / "latest.jsonl"
+    link.symlink_to(other.merged.rollouts)
+
+    refused(made, link, "the merged result of others")
+
+
+def test_a_partial_result_of_another_run_is_not_replaced(made: Plan, tmp_path: Path) -> None:
+    other = plan(tmp_path / "other", shards=2, tasks=4)
+    fill(other, 0, lambda *_: answered())
+    merge_paths([other.shards[0].rollouts], tmp_path / "x.jsonl", allow_partial=True)
+    before = snapshot(tmp_path)
+
+    with pytest.raises(RefusedError, match="the merged result of others"):
+        merge_paths([made.shards[0].rollouts], tmp_path / "x.jsonl", allow_partial=True)
+
+    assert snapshot(tmp_path) == before
+
+
+def test_a_receipt_of_a_newer_version_still_says_whose_it_is(made: Plan, tmp_path: Path) -> None:
+    target = tmp_path / "x.jsonl"
+    RunArtifacts(target).receipt.write_text('{"schema_version": 2, "run_id": "another", "benchmark": "bench"}')
+
+    refused(made, target, "run another, benchmark bench")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param('{"responses_create_params": {"input": "1+1?"}, "expected_answer": "2"}', id="nemo-gym"),
+        pytest.param('{"problem": "1+1?", "solution": 2}', id="of-a-prompt"),
+    ],
+)
+def test_a_dataset_is_no_target(made: Plan, tmp_path: Path, row: str) -> None:
+    dataset = tmp_path / "data.jsonl"
+    dataset.write_text(f"{row}\n" * 3)
+
+    refused(made, dataset, "the target is a dataset")
+
+
+def test_a_companion_of_another_run_is_no_target(made: Plan, tmp_path: Path) -> None:
+    other = plan(tmp_path / "other", shards=1, tasks=4)
+    fill_all(other, lambda *_: answered())
+    journal = other.shards[0].journal.rename(tmp_path / "saved_attempts.jsonl")
+
+    refused(made, journal, "called like a companion of a run")
+
+
+@pytest.mark.parametrize("before", [b"", b"old\n", b'{"_ng_task_index":0,"_ng_rollout_index":0,"reward":1.0}\n{"_ng_'])
+def test_what_no_receipt_claims_is_replaced(made: Plan, before: bytes) -> None:
+    """It may be what a crash left of an earlier merge."""
+    made.merged.rollouts.write_bytes(before)
+
+    merge_paths([made.directory], made.merged.rollouts)
+
+    assert len(made.merged.rollouts.read_bytes().splitlines()) == 4
+
+
+def test_files_without_a_manifest_are_merged_again_where_they_were(tmp_path: Path) -> None:
+    source, other, target = tmp_path / "a.jsonl", tmp_path / "b.jsonl", tmp_path / "out" / "merged.jsonl"
+    for path in (source, other):
+        path.write_text('{"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0, "response": {}}\n')
+    merge_paths([source], target)
+    with source.open("a") as file:
+        file.write('{"_ng_task_index": 1, "_ng_rollout_index": 0, "reward": 0.0, "response": {}}\n')
+
+    merge_paths([source], target)
+
+    assert len(target.read_bytes().splitlines()) == 2
+    with pytest.raises(RefusedError, match="the merged result of others"):
+        merge_paths([other], target)
 
 
 def test_a_new_folder_is_made_for_a_target(made: Plan, tmp_path: Path) -> None:
