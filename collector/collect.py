@@ -78,6 +78,7 @@ async def collect(
         told = _silence if progress is None else progress.changed
         dispatcher = Dispatcher(settings, session, answering, grading, stop=stop, told=told, clock=clock, only=only)
         await dispatcher.run()
+        await session.settled()
         coverage = session.store.coverage(settings.retry)
         stopped = stop.reason or (StopReason.DISPATCH_BUDGET if dispatcher.upcoming.is_drained else None)
         await session.end(stopped or "final")

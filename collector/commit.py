@@ -189,11 +189,15 @@ class GroupCommitter:
             self._pump = loop.create_task(self._write_all())
         await waiter
 
+    async def idle(self) -> None:
+        """Return when nothing waits to be written: what a cancelled wait left is recorded all the same."""
+        if self._pump is not None:
+            await asyncio.shield(self._pump)
+
     async def close(self) -> None:
         """Wait for the batch that is being written, even when this call or the wait for it is cancelled; end the thread."""
         try:
-            if self._pump is not None:
-                await asyncio.shield(self._pump)
+            await self.idle()
         finally:
             # Blocks for one batch at most: files closed under a write in flight could be other files by then.
             self._thread.shutdown()

@@ -128,6 +128,10 @@ class ShardSession:
         draft = Dispatched(run_id=self.run_id, session=self.number, seq=-1, at="", rollout_id=rollout_id, attempt_index=attempt)
         return Entry(draft, index)
 
+    async def settled(self) -> None:
+        """Return when everything that was handed over to be recorded is: attempts that were given up may have left outcomes."""
+        await self._committer.idle()
+
     async def end(self, reason: str) -> None:
         """Say that the shard is let go, and close its files. A journal that is broken already stays as it is."""
         try:

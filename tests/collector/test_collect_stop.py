@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from collector.artifacts import RunArtifacts
+from collector.durable.growing import AppendFile
 from collector.stop import StopReason, StopRequest
 from tests.collector.shards import asked, fill, settings_for, states, write_dataset
 
@@ -145,3 +146,20 @@ def test_a_lost_connection_without_a_stop_is_a_failure_and_is_tried_again(tmp_pa
 
     assert states(settings) == {"measured": 8}
     assert asked(tmp_path)["3-0"] == 2
+
+
+def test_what_is_recorded_while_the_session_is_given_up_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked twice while outcomes are made durable: those who waited for it are gone, and the outcomes are there."""
+    dataset(tmp_path)
+    really = AppendFile.sync
+
+    def slowly(file: AppendFile) -> None:
+        time.sleep(0.3)
+        really(file)
+
+    monkeypatch.setattr(AppendFile, "sync", slowly)
+    settings = settings_for(tmp_path, num_samples_in_parallel=8)
+    result = fill(settings, stop=StopAfter(0.45, times=2))
+
+    assert result.coverage.measured == 8
+    assert states(settings) == {"measured": 8}
