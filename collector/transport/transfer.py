@@ -50,7 +50,11 @@ class Transfer:
             setopt(pycurl.URL, url)
         if lines != self._lines:
             self._lines = lines
-            setopt(pycurl.HTTPHEADER, lines)
+            if lines:
+                setopt(pycurl.HTTPHEADER, lines)
+            else:
+                # An empty list would change nothing, and send the last request's headers again, its key among them.
+                self.curl.unsetopt(pycurl.HTTPHEADER)
         if is_fresh != self._is_fresh:
             self._is_fresh = is_fresh
             setopt(pycurl.FRESH_CONNECT, int(is_fresh))

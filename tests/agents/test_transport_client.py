@@ -36,6 +36,24 @@ def test_connections_are_kept_and_the_body_arrives_whole(run) -> None:
     assert b"expect:" not in b"".join(seen.heads).lower()
 
 
+def test_headers_are_those_of_one_request() -> None:
+    """One handle serves many requests, to other hosts as well."""
+
+    async def scenario() -> Peer:
+        async with peer(answers_all) as seen, HttpClient(Timeouts()) as client:
+            await client.post_json(seen.url, b"{}", ["Authorization: Bearer probe-key"])
+            await client.get(seen.url)
+            await client.get(seen.url, ["Authorization: Bearer other-key"])
+            await client.get(seen.url)
+            await client.post_json(seen.url, b"{}")
+            return seen
+
+    heads = [head.lower() for head in uvloop.run(scenario()).heads]
+
+    assert [b"authorization:" in head for head in heads] == [True, False, True, False, False]
+    assert [b"content-type: application/json" in head for head in heads] == [True, False, False, False, True]
+
+
 def test_an_error_status_is_a_reply_with_its_retry_after() -> None:
     async def busy(wire: Wire) -> None:
         await wire.request()
