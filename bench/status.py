@@ -24,7 +24,8 @@ from collector.events import Dispatched, Event, SessionEnded, SessionStarted, Su
 from collector.manifest import read_manifest
 from orchestrate.config.load import load_config
 from orchestrate.plan import BenchmarkPlan
-from orchestrate.rundir import RunDir, create_run
+from orchestrate.run_creation import create_run
+from orchestrate.rundir import RunDir
 from orchestrate.submissions import Prepared, Submitted, append
 from orchestrate.submit import gather, make_plan
 

@@ -22,7 +22,8 @@ from collector.manifest import Manifest, read_manifest
 from collector.moves import Moved, publish_moved, read_moved
 from collector.prepare import write_new_shard
 from orchestrate.plan import BenchmarkPlan, SubmitPlan, deal
-from orchestrate.rundir import RunDir, part_of, publish_plan, read_plan
+from orchestrate.run_creation import part_of
+from orchestrate.rundir import RunDir, publish_plan, read_plan
 
 #: Descriptors that a command needs beside those of the locks it holds.
 _SPARE_FILES: Final = 256

@@ -1,4 +1,4 @@
-"""A run directory: the name of every file in it, its staged creation, and reading it back.
+"""A run directory: the name of every file in it, its plan, and whether two plans are of one run.
 
 A run is created in a hidden directory beside its place and renamed into it, the plan written last: a crash leaves no run or a
 complete one. Environment references stay references; no value of a ``host:`` or ``runtime:`` variable is ever written.
@@ -6,8 +6,6 @@ complete one. Environment references stay references; no value of a ``host:`` or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,13 +16,8 @@ from collector import durable, jsonl
 from collector.artifacts import RunArtifacts
 from collector.differences import differences
 from collector.errors import CorruptArtifactError, NotFoundError, RefusedError, StorageError
-from collector.inventory import Inventory
-from collector.manifest import Manifest, ShardPlace
-from collector.prepare import new_manifest, write_new_shard
-from collector.settings import RunSettings
 from merge.partial import published_at
-from orchestrate.masked_config import masked_yaml
-from orchestrate.plan import FORMAT, BenchmarkPlan, Source, SubmitPlan, deal
+from orchestrate.plan import FORMAT, BenchmarkPlan, SubmitPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,39 +95,6 @@ class RunDir:
         return self.root / "slots" / f"{job_id.replace(':', '-')}.begun"
 
 
-def create_run(plan: SubmitPlan, sources: Mapping[str, Source], settings: Mapping[str, RunSettings]) -> RunDir:
-    """Make the run directory of ``plan``, or find it made.
-
-    Raises RefusedError when another experiment has the name or the place may not be written, StorageError when it cannot be.
-    """
-    run = RunDir(plan.config.job.output_path.absolute() / plan.name)
-    try:
-        return _create(run, plan, sources, settings)
-    except PermissionError as error:
-        what = f"the run cannot be created: {error.strerror}."
-        raise RefusedError(
-            what, "Choose another job.output_path, or ask for write access.", error.filename or run.root
-        ) from error
-    except OSError as error:
-        what = f"the run cannot be created: {error.strerror}."
-        raise StorageError(what, "Choose another job.output_path, or mend that.", run.root) from error
-
-
-def _create(run: RunDir, plan: SubmitPlan, sources: Mapping[str, Source], settings: Mapping[str, RunSettings]) -> RunDir:
-    if (existing := _existing(run)) is not None:
-        check_same_run(existing, plan, run)
-        return run
-    try:
-        with durable.staged_dir(run.root) as staging:
-            _fill(RunDir(staging), plan, sources, settings)
-    except OSError:
-        # Somebody else created the same run in the meantime; theirs is as good.
-        if (existing := _existing(run)) is None:
-            raise
-        check_same_run(existing, plan, run)
-    return run
-
-
 def read_plan(run: RunDir) -> SubmitPlan:
     """The plan of ``run``. Raises NotFoundError when there is none, CorruptArtifactError when it is not one."""
     try:
@@ -167,9 +127,16 @@ def refresh_plan(run: RunDir, plan: SubmitPlan) -> SubmitPlan:
     saved = read_plan(run)
     merged = refreshed(saved, plan)
     if merged != saved:
-        durable.publish(run.resolved_config, _resolved_yaml(merged), mode=0o600)
+        publish_resolved_config(run, merged)
         publish_plan(run, merged)
     return merged
+
+
+def publish_resolved_config(run: RunDir, plan: SubmitPlan) -> None:
+    """Write the configuration as the run uses it; it can be submitted again as it stands."""
+    data = plan.config.model_dump(mode="json")
+    text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    durable.publish(run.resolved_config, text.encode(), mode=0o600)
 
 
 def publish_plan(run: RunDir, plan: SubmitPlan) -> None:
@@ -198,61 +165,9 @@ def check_same_run(saved: SubmitPlan, wanted: SubmitPlan, run: RunDir) -> None:
     )
 
 
-def _existing(run: RunDir) -> SubmitPlan | None:
-    if run.plan.exists():
-        return read_plan(run)
-    if run.root.exists() or run.root.is_symlink():
-        raise RefusedError("this exists and is not a run.", "Choose another job.name or job.output_path.", run.root)
-    return None
-
-
-def _fill(run: RunDir, plan: SubmitPlan, sources: Mapping[str, Source], settings: Mapping[str, RunSettings]) -> None:
-    for benchmark in plan.benchmarks:
-        for directory in (run.logs(benchmark), run.jobs(benchmark)):
-            durable.make_dir(directory)
-        _fill_shards(run, benchmark, sources[benchmark.name], settings[benchmark.name])
-    durable.publish(run.submissions, b"")
-    durable.publish(run.resolved_config, _resolved_yaml(plan), mode=0o600)
-    publish_plan(run, plan)
-
-
 def _plan_mode(plan: SubmitPlan) -> int | None:
     """Only the owner reads a plan with literal values of environment variables; others can be asked for their status."""
     services = plan.config.services.values()
     maps = [plan.config.driver.env, *(service.env for service in services if service.type != "external")]
     has_literals = any(value.startswith("lit:") for entries in maps for value in entries.values())
     return 0o600 if has_literals else None
-
-
-def _fill_shards(run: RunDir, benchmark: BenchmarkPlan, source: Source, settings: RunSettings) -> None:
-    digest, expected = benchmark.inventory_digest, benchmark.expected
-    # Digesting the experiment once is enough: a thousand shards would each look for plug-ins otherwise.
-    whole = new_manifest(settings, source.inventory, benchmark=benchmark.name, targets=source.targets, run_id=benchmark.run_id)
-    config = masked_yaml(settings)
-    with _by_position(run.benchmark(benchmark) / "whole.jsonl", source.inventory) as line:
-        for index, hand in enumerate(deal(expected, benchmark.shards, seed=digest)):
-            place = ShardPlace(index=index, count=benchmark.shards, whole_digest=digest, whole_expected=expected)
-            write_new_shard(run.shard(benchmark, index), map(line, hand), part_of(whole, place), config)
-
-
-def part_of(whole: Manifest, place: ShardPlace | None) -> Callable[[int, str], Manifest]:
-    """Makes the manifest of one shard from the number of its rollouts and the digest of its inventory."""
-    return lambda expected, digest: whole.model_copy(update={"expected": expected, "inventory_digest": digest, "shard": place})
-
-
-@contextmanager
-def _by_position(path: Path, lines: Iterable[bytes]) -> Generator[Callable[[int], bytes]]:
-    """Each of ``lines`` by its number, for as long as they lie at ``path``: a shard's are all over the dataset."""
-    durable.write_new_lines(path, lines)
-    inventory = Inventory(path)
-    try:
-        yield inventory.line
-    finally:
-        inventory.close()
-        durable.remove(path)
-
-
-def _resolved_yaml(plan: SubmitPlan) -> bytes:
-    """The configuration as the run uses it; it can be submitted again as it stands."""
-    data = plan.config.model_dump(mode="json")
-    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True).encode()

@@ -23,7 +23,8 @@ from orchestrate.executors.base import JobBatch, executor_for
 from orchestrate.generations import complete_resubmission
 from orchestrate.needs import Needs, ask_needs
 from orchestrate.plan import Source, SubmitPlan, plan_submission
-from orchestrate.rundir import RunDir, check_same_run, create_run, read_plan, refresh_plan, refreshed
+from orchestrate.run_creation import create_run
+from orchestrate.rundir import RunDir, check_same_run, read_plan, refresh_plan, refreshed
 from orchestrate.submissions import ShardNeed, read_submissions
 from orchestrate.submit_work import Submittal, Work, now
 from orchestrate.version import package_version
