@@ -23,7 +23,10 @@ TAKES_THE_SERVER = frozenset({StopReason.TERMINATED, StopReason.INTERRUPTED, Sto
 
 
 class StopRequest:
-    """Asked once: nothing more is dispatched, and what is in flight may finish within the margin. Asked twice: at once."""
+    """Asked once: nothing more is dispatched, and what is in flight may finish within the margin. Asked twice: at once.
+
+    In flight is what is recorded as dispatched, or being recorded at that moment.
+    """
 
     def __init__(self, *, margin_s: float = 30.0) -> None:
         self.margin_s = margin_s
