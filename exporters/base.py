@@ -7,10 +7,11 @@ exception. Nothing partial is ever left where others read.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, ClassVar, Generic, TypeVar
+from typing import Annotated, ClassVar, Final, Generic, TypeVar
 
 from pydantic import Field
 
@@ -21,6 +22,10 @@ from exporters.source import ExportError, SourceState, check_source, state_of
 
 #: A string with at least one visible character. A number is refused, not turned into text.
 Text = Annotated[str, Field(strict=True, pattern=r"\S")]
+
+#: What lies at the destination is somebody's, or was changed since it was exported, or is an export of another run.
+EXISTS: Final = "the destination exists already, and is not as this run exported it."
+ADVICE: Final = "Move it away, or name another place."
 
 
 class ExportState(StrEnum):
@@ -81,6 +86,8 @@ class Exporter(ABC, Generic[C_co]):
     def __init__(self, config: C_co) -> None:
         self.config = config
         self._checked: SourceState | None = None
+        #: Evidence of exports of earlier projections of the run to this destination.
+        self.superseded: Collection[str] = ()
 
     @property
     @abstractmethod
@@ -121,6 +128,13 @@ class Exporter(ABC, Generic[C_co]):
         """Whether an export that succeeded with ``evidence`` is still there. Asked before it would be repeated."""
         del evidence
         return True
+
+    def supersede(self, evidence: Collection[str]) -> None:
+        """Let ``publish`` replace what lies at the destination if it is, unchanged, an export that one of ``evidence`` proves.
+
+        They are of earlier projections of the same run. Called before ``export``; exporters that keep versions need not look.
+        """
+        self.superseded = evidence
 
     def sweep(self) -> None:
         """Remove what killed exports to this destination left. The caller holds the destination's lock."""

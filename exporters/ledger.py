@@ -83,6 +83,16 @@ def standing(events: Iterable[ExportEvent], destination: str, projection_sha256:
     return Standing.NEVER if last is None else _STANDING[last.event]
 
 
+def arrived_at(events: Iterable[ExportEvent], projection_sha256: str) -> list[str]:
+    """The destinations where this projection is, each once, in the order of arrival: what others left there is not of it."""
+    known = list(events)
+    return [
+        place
+        for place in dict.fromkeys(event.destination for event in known if event.projection_sha256 == projection_sha256)
+        if standing(known, place, projection_sha256) is Standing.SUCCEEDED
+    ]
+
+
 def pending(events: Iterable[ExportEvent], destinations: Mapping[str, str], projection_sha256: str) -> dict[str, str]:
     """Those of ``destinations`` (name to place) where this projection has not arrived; interrupted ones count as not."""
     known = list(events)
@@ -106,6 +116,17 @@ class Ledger:
     def last(self) -> ExportEvent | None:
         """The newest event of this export. Raises CorruptArtifactError."""
         return last_event(read_events(self.artifacts.exports), self.destination, self.projection_sha256)
+
+    def superseded(self) -> frozenset[str]:
+        """The evidence of what other projections of the run left at this destination. Raises CorruptArtifactError."""
+        return frozenset(
+            event.evidence
+            for event in read_events(self.artifacts.exports)
+            if event.event == "succeeded"
+            and (event.exporter, event.destination) == (self.exporter, self.destination)
+            and event.projection_sha256 != self.projection_sha256
+            and event.evidence is not None
+        )
 
     def start(self) -> None:
         """Say that the export begins; durable when this returns."""

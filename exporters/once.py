@@ -39,6 +39,7 @@ def _under_lock(exporter: Exporter[RunExportConfig], ledger: Ledger) -> ExportRe
     # A process that died, or a disk that failed, after everything had arrived must not make every later export fail on it.
     found = exporter.find_complete(ledger.artifacts) if last is not None else None
     if found is None:
+        exporter.supersede(ledger.superseded())
         ledger.start()
         found = _export_anew(exporter, ledger.artifacts)
     ledger.end(found)

@@ -12,7 +12,7 @@ from pydantic import Field
 from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.errors import GymEvalError
-from exporters.base import Exporter, ExportResult, RunExportConfig
+from exporters.base import ADVICE, EXISTS, Exporter, ExportResult, RunExportConfig
 from exporters.source import ExportError
 from merge.receipt import file_sha256
 
@@ -100,18 +100,25 @@ class FileExporter(Exporter[F_co]):
         return str(self.file.absolute())
 
     def publish(self, artifacts: RunArtifacts) -> ExportResult:
-        """Write a new file; one that exists is never touched."""
+        """Write a new file; one that exists is touched only when it is our own of an earlier projection."""
         path = self.file
-        if path.exists() or path.is_symlink():
-            raise ExportError("the destination exists already.", "Name a file that does not exist.", path)
+        is_renewed = self._is_superseded()
+        if not is_renewed and (path.exists() or path.is_symlink()):
+            raise ExportError(EXISTS, ADVICE, path)
         durable.make_dir(path.absolute().parent)
-        with durable.staged(path, is_new=True) as staged:
+        with durable.staged(path, is_new=not is_renewed) as staged:
             sink = Sink(staged)
             count = self.write(artifacts, sink)
             if not count:
                 raise ExportError("there are no rows.", "Nothing was published.", artifacts.rollouts)
             self.check_unchanged(artifacts)
+            if is_renewed and not self._is_superseded():
+                raise ExportError("was changed while a new one was made.", "Move it away, and export again.", path)
         return self._result(count, sink)
+
+    def _is_superseded(self) -> bool:
+        path = self.file
+        return bool(self.superseded) and path.is_file() and not path.is_symlink() and file_sha256(path) in self.superseded
 
     def still_stands(self, evidence: str | None) -> bool:
         """Whether the file is the one that was published."""

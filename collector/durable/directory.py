@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -20,14 +20,18 @@ _TOGETHER = 64
 
 
 @contextmanager
-def staged_dir(path: Path, *, are_files_synced: bool = False) -> Generator[Path]:
+def staged_dir(
+    path: Path, *, are_files_synced: bool = False, may_replace: Callable[[], bool] = lambda: False
+) -> Generator[Path]:
     """Give a directory to fill that becomes ``path`` in one rename, and is removed when the block raises.
 
     ``are_files_synced``: all that is put into it is durable already, but for its name, as ``write_synced`` makes it.
-    Raises FileExistsError when ``path`` exists already: a published directory is never replaced.
+    ``may_replace`` is asked of what is at ``path`` before the block and behind it; a directory that it lets go is replaced.
+    Raises FileExistsError for anything else there.
     """
     names.make_dir(path.parent)
-    if path.exists() or path.is_symlink():
+    is_there = path.exists() or path.is_symlink()
+    if is_there and not may_replace():
         raise FileExistsError(17, "the destination exists already", str(path))
     temporary = names.temporary_name(path)
     temporary.mkdir(mode=0o755)
@@ -37,7 +41,10 @@ def staged_dir(path: Path, *, are_files_synced: bool = False) -> Generator[Path]
             if not are_files_synced:
                 _sync_files(folder, files)
             names.sync_dir(Path(folder))
-        os.rename(temporary, path)
+        if is_there and may_replace():
+            names.replace_tree(temporary, path)
+        else:
+            os.rename(temporary, path)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise

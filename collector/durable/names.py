@@ -76,6 +76,22 @@ def rename(source: Path, target: Path) -> None:
         sync_dir(source.parent)
 
 
+def replace_tree(source: Path, target: Path) -> None:
+    """Give the directory ``source`` the name of ``target``, durably; what was there goes. Both have one parent.
+
+    Never half of each: a crash in between leaves the name free, and the old directory as a temporary that ``sweep`` removes.
+    """
+    old = temporary_name(target)
+    os.rename(target, old)
+    try:
+        os.rename(source, target)
+    except BaseException:
+        os.rename(old, target)
+        raise
+    sync_dir(target.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
 def discard(paths: Sequence[Path], *, fence: Callable[[], None]) -> None:
     """Remove those of ``paths``, all of one directory, that exist, durably and in this order. Links go, not what they lead to.
 

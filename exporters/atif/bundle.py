@@ -10,13 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from collector import durable
+from collector import durable, jsonl
 from collector.artifacts import RunArtifacts
 from exporters.atif.conversion import Converted, Keep, Outcome, batches, convert_batch
 from exporters.atif.profile import Context
 from exporters.source import ExportError, selected_lines
 from exporters.strict_rows import Place
 from merge.fan_out import share_out
+from merge.receipt import file_sha256
 
 MANIFEST_NAME: Final = "manifest.jsonl"
 #: Problems listed by name; the rest is counted.
@@ -82,15 +83,21 @@ class _Gathered:
 
 
 def publish_bundle(
-    source: RunArtifacts, destination: Path, context: Context, *, check: Callable[[], None] = lambda: None
+    source: RunArtifacts,
+    destination: Path,
+    context: Context,
+    *,
+    check: Callable[[], None] = lambda: None,
+    may_replace: Callable[[], bool] = lambda: False,
 ) -> Published:
     """Make ``destination`` a folder with the trajectory of every selected row of ``source`` and their manifest.
 
     ``check`` may raise when all is read: then, too, nothing is published. Raises ExportError with every problem of every row,
-    FileExistsError when the destination exists, OSError; nothing is published then. Memory: about 400 bytes a row.
+    FileExistsError when the destination exists and not ``may_replace``, OSError; nothing is published then.
+    Memory: about 400 bytes a row.
     """
     gathered = _Gathered()
-    with durable.staged_dir(destination, are_files_synced=True) as folder:
+    with durable.staged_dir(destination, are_files_synced=True, may_replace=may_replace) as folder:
         with closing(_converted(source, context, partial(_write, folder), gathered)) as converted:
             for batch in converted:
                 gathered.add(batch)
@@ -112,6 +119,20 @@ def find_bundle(source: RunArtifacts, destination: Path, context: Context) -> Pu
     count, data = len(gathered.manifest), b"".join(gathered.manifest)
     is_whole = _hold(destination, [(MANIFEST_NAME, data)]) and sum(1 for _ in destination.iterdir()) == count + 1
     return Published(count, hashlib.sha256(data).hexdigest()) if is_whole and count else None
+
+
+def is_as_published(folder: Path) -> bool:
+    """Whether ``folder`` holds the files of its manifest, each with its digest, and nothing else; False when unreadable."""
+    try:
+        entries = [jsonl.loads(line) for line in (folder / MANIFEST_NAME).read_bytes().splitlines()]
+        digests = {entry["trajectory_path"]: entry["expected_sha256"] for entry in entries}
+        # A link has another owner's bytes behind it.
+        if folder.is_symlink() or any(path.is_symlink() or not path.is_file() for path in folder.iterdir()):
+            return False
+        found = {path.name: file_sha256(path) for path in folder.iterdir() if path.name != MANIFEST_NAME}
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return found == digests
 
 
 def _converted(source: RunArtifacts, context: Context, keep: Keep, gathered: _Gathered) -> Generator[Converted]:

@@ -12,9 +12,9 @@ from pydantic import BeforeValidator, Field
 from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError, GymEvalError
-from exporters.atif.bundle import MANIFEST_NAME, Published, find_bundle, publish_bundle
+from exporters.atif.bundle import MANIFEST_NAME, Published, find_bundle, is_as_published, publish_bundle
 from exporters.atif.profile import Choice, Context
-from exporters.base import Exporter, ExportResult, RunExportConfig, Text
+from exporters.base import ADVICE, EXISTS, Exporter, ExportResult, RunExportConfig, Text
 from exporters.facts import read_run_facts
 from exporters.source import ExportError
 
@@ -38,7 +38,7 @@ class ExportAtifConfig(RunExportConfig):
 
 
 class AtifExporter(Exporter[ExportAtifConfig]):
-    """Publishes a whole folder or nothing; a folder that exists is never touched."""
+    """Publishes a whole folder or nothing; one that exists is touched only when it is our own of an earlier projection."""
 
     Config: ClassVar[type[RunExportConfig]] = ExportAtifConfig
     needs_answers: ClassVar[bool] = True
@@ -56,10 +56,17 @@ class AtifExporter(Exporter[ExportAtifConfig]):
     def publish(self, artifacts: RunArtifacts) -> ExportResult:
         """Convert every row, then publish the folder."""
         folder = self.folder
-        if folder.exists() or folder.is_symlink():
-            raise ExportError("the destination exists already.", "Name a folder that does not exist.", folder)
+        if (folder.exists() or folder.is_symlink()) and not self._is_superseded():
+            raise ExportError(EXISTS, ADVICE, folder)
         context = self._context(artifacts)
-        return self._result(publish_bundle(artifacts, folder, context, check=lambda: self.check_unchanged(artifacts)))
+
+        def check() -> None:
+            self.check_unchanged(artifacts)
+
+        return self._result(publish_bundle(artifacts, folder, context, check=check, may_replace=self._is_superseded))
+
+    def _is_superseded(self) -> bool:
+        return any(self.still_stands(evidence) for evidence in self.superseded) and is_as_published(self.folder)
 
     def still_stands(self, evidence: str | None) -> bool:
         """Whether the folder's manifest is the one that was published."""

@@ -112,26 +112,25 @@ def final_text(found: RunReport) -> str:
 
 def _print_reasons(run: RunDir, found: RunReport) -> None:
     """What the jobs of incomplete benchmarks said last, and where all of it is."""
-    from orchestrate.last_words import last_words
+    from orchestrate.last_words import reasons
     from orchestrate.rundir import read_plan
 
     plan = read_plan(run)
     incomplete = [b.name for b in found.benchmarks if b.coverage is None or not b.coverage.complete]
     for name in incomplete:
-        for words in dict.fromkeys([*last_words(run.logs(plan.benchmark(name))), *last_words(run.logs(None), of=name)]):
+        for words in reasons(run, plan.benchmark(name)):
             print(f"{name}: {words}", file=sys.stderr)
     if incomplete:
         print(f"All that the jobs wrote: gym eval logs {found.name}", file=sys.stderr)
 
 
 def _destinations(merged: RunArtifacts) -> list[str]:
-    """Where the exports of a projection went; each destination once, in the order of arrival."""
-    from exporters.ledger import parse_events
+    """Where the exports of this projection went; those of earlier ones are no results of it."""
+    from exporters.direct import published_digest
+    from exporters.ledger import arrived_at, read_events
 
-    if not merged.exports.exists():
-        return []
-    arrived = [event for event in parse_events(merged.exports.read_bytes(), merged.exports) if event.event == "succeeded"]
-    return [f"  {name}" for name in dict.fromkeys(event.destination for event in arrived)]
+    digest = published_digest(merged)
+    return [] if digest is None else [f"  {place}" for place in arrived_at(read_events(merged.exports), digest)]
 
 
 def _check(found: RunReport) -> None:

@@ -14,14 +14,19 @@ from pydantic import ValidationError
 
 from collector.artifacts import RunArtifacts
 from collector.durable import writing
-from collector.settings import validate_settings
+from collector.settings import RetrySettings, validate_settings
 from exporters.base import Exporter, ExportState, RunExportConfig
+from exporters.ledger import arrived_at, read_events
 from exporters.once import export_once
 from exporters.registry import EXPORTERS, load_run_exporter_class
+from exporters.tail import finish_benchmark
 from merge.command import merge_paths
 from merge.partial import partial_name
 from merge.receipt import read_receipt
-from tests.merge.build import answered, fill, fill_all, plan, prepare_only
+from tests.merge.build import Plan, answered, failed, fill, fill_all, plan, prepare_only
+
+#: So many attempts that a rollout that failed three times goes on.
+LONGER = RetrySettings(max_attempts=4)
 
 
 class ExporterContract:
@@ -232,3 +237,47 @@ class LocalExporterContract(ExporterContract):
         first = self.make(tmp_path, merged).export(merged)
 
         assert self.make(tmp_path, merged).find_complete(merged) == first
+
+    @pytest.mark.parametrize("is_named", [True, False], ids=["named", "default"])
+    def test_its_own_export_of_an_earlier_result_is_replaced(self, is_named: bool, tmp_path: Path) -> None:
+        values = {key: value for key, value in self.settings(tmp_path).items() if is_named or key != self.key}
+        made, first = self.exported_before_it_changed(tmp_path, values)
+
+        second = finish_benchmark(made.merged, made.shards, benchmark="bench", retry=LONGER, exports={self.name: values})
+        again = finish_benchmark(made.merged, made.shards, benchmark="bench", retry=LONGER, exports={self.name: values})
+
+        found = second.exports[self.name]
+        assert found.is_success, found.message
+        assert found.evidence != first
+        assert again.exports[self.name].message == "already exported"
+        place = Path(read_events(made.merged.exports)[-1].destination)
+        assert [path for path in place.parent.iterdir() if path.name.endswith(".tmp")] == []
+        assert found.evidence is not None
+        assert second.receipt is not None
+        assert arrived_at(read_events(made.merged.exports), second.receipt.output.sha256) == [str(place)]
+
+    def test_an_earlier_export_that_somebody_changed_is_untouched(self, tmp_path: Path) -> None:
+        values = self.settings(tmp_path)
+        made, _ = self.exported_before_it_changed(tmp_path, values)
+        place = self.place(tmp_path)
+        mine = place if place.is_file() else next(path for path in place.iterdir() if path.name != "manifest.jsonl")
+        mine.write_bytes(mine.read_bytes() + b"mine")
+        before = mine.read_bytes()
+
+        result = finish_benchmark(made.merged, made.shards, benchmark="bench", retry=LONGER, exports={self.name: values})
+
+        assert "Move it away" in result.exports[self.name].message
+        assert mine.read_bytes() == before
+        assert result.receipt is not None
+        assert arrived_at(read_events(made.merged.exports), result.receipt.output.sha256) == []
+
+    def exported_before_it_changed(self, tmp_path: Path, values: dict[str, Any]) -> tuple[Plan, str | None]:
+        """A benchmark that is exported, and whose shards then got a result that changes its projection."""
+        made = plan(tmp_path / "b", shards=2, tasks=4)
+        fill_all(made, lambda task, _: [failed(terminal=False)] * 3 if task == 0 else answered())
+        done = finish_benchmark(
+            made.merged, made.shards, benchmark="bench", retry=RetrySettings(), exports={self.name: values}
+        ).exports[self.name]
+        assert done.is_success, done.message
+        fill(made, 0, lambda task, _: answered() if task == 0 else [])
+        return made, done.evidence

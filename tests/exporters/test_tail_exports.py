@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -143,10 +144,11 @@ def test_a_folder_of_somebody_else_is_no_export_of_ours(made: Plan, tmp_path: Pa
     assert [path.name for path in (tmp_path / "atif").iterdir()] == ["mine"]
 
 
-def test_a_new_projection_is_not_written_over_the_export_of_the_old_one(made: Plan, tmp_path: Path) -> None:
+def test_a_new_projection_is_not_written_over_files_that_somebody_put_into_the_old_export(made: Plan, tmp_path: Path) -> None:
     fill_all(made, lambda task, _: [failed(terminal=False)] * 3 if task == 0 else answered())
     finish(made, atif(tmp_path / "atif"))
     before = (tmp_path / "atif" / "manifest.jsonl").read_bytes()
+    (tmp_path / "atif" / "notes.txt").write_text("mine")
     fill(made, 0, lambda task, _: answered() if task == 0 else [])
 
     result = finish(made, atif(tmp_path / "atif"), retry=RetrySettings(max_attempts=4))
@@ -154,6 +156,30 @@ def test_a_new_projection_is_not_written_over_the_export_of_the_old_one(made: Pl
     assert result.state is MergeState.MERGED
     assert "exists already" in result.exports["atif"].message
     assert (tmp_path / "atif" / "manifest.jsonl").read_bytes() == before
+    assert (tmp_path / "atif" / "notes.txt").read_text() == "mine"
+
+
+def test_the_folder_stands_again_when_the_new_one_cannot_take_its_name(
+    made: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_all(made, lambda task, _: [failed(terminal=False)] * 3 if task == 0 else answered())
+    finish(made, atif(tmp_path / "atif"))
+    before = (tmp_path / "atif" / "manifest.jsonl").read_bytes()
+    fill(made, 0, lambda task, _: answered() if task == 0 else [])
+    rename, calls = os.rename, count(1)
+
+    def failing(source: Path, target: Path) -> None:
+        if Path(target) == tmp_path / "atif" and next(calls) == 1:
+            raise OSError(errno.EIO, "Input/output error", str(target))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", failing)
+    result = finish(made, atif(tmp_path / "atif"), retry=RetrySettings(max_attempts=4))
+
+    assert "Input/output error" in result.exports["atif"].message
+    assert (tmp_path / "atif" / "manifest.jsonl").read_bytes() == before
+    assert finish(made, atif(tmp_path / "atif"), retry=RetrySettings(max_attempts=4)).exports["atif"].is_success
+    assert not list(tmp_path.glob(".*.tmp"))
 
 
 def test_a_broken_ledger_is_a_failed_export_with_its_line(made: Plan, tmp_path: Path) -> None:
