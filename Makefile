@@ -50,7 +50,7 @@ test: setup model packages ## all tests, on a real private Slurm and a real mode
 	$(BIN)/pytest -n 3
 
 interop: setup ## agreement with programs of other people, in environments that variables name (docs/exporters.md, docs/metrics.md, docs/nemo-gym.md)
-	$(BIN)/pytest -m interop -rP
+	$(BIN)/pytest -m interop -rP --show-capture=stdout
 
 soak: setup packages ## a real cluster under everything that goes wrong at once; sixteen merges at once, a hundred times
 	$(BIN)/pytest -n 0 -m soak tests
