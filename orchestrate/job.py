@@ -27,6 +27,7 @@ from orchestrate.requeue import disjoint, read_job_runs, requeue_job, why_not_ag
 from orchestrate.rundir import RunDir, read_plan
 from orchestrate.services import ServiceGroup, group_of
 from orchestrate.shard_work import ShardWork
+from orchestrate.storage import storage_error
 from orchestrate.timing import warning_seconds
 
 if TYPE_CHECKING:
@@ -51,8 +52,11 @@ def run_shard(run_dir: str, benchmark: str, index: str, *more: str) -> int:
         job = Job(RunDir(Path(run_dir)), units)
         uvloop.run(job.run())
         errors = [shard.error for shard in job.shards if shard.error is not None]
-    except GymEvalError as error:
-        errors = [error]
+    except (GymEvalError, OSError) as error:
+        told = error if isinstance(error, GymEvalError) else storage_error(error, f"{benchmark} shard {index}")
+        if told is None:
+            raise
+        errors = [told]
     for error in errors:
         sys.stderr.write(f"gym eval: {error}\n")
     if errors:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import filelock
 
@@ -27,6 +27,7 @@ from orchestrate.processes import ProcessTable, local_job_id
 from orchestrate.requeue import requeue_job
 from orchestrate.rundir import RunDir, read_plan
 from orchestrate.scheduler import Scheduler, SlurmScheduler
+from orchestrate.storage import storage_error
 from orchestrate.submissions import latest_finisher, live_jobs, read_submissions
 
 #: Seconds between two looks at jobs that still live; they were requeued, or submitted after this one.
@@ -38,10 +39,18 @@ def run_finisher(run_dir: str, benchmark: str, token: str) -> int:
     try:
         Finisher(RunDir(Path(run_dir)), benchmark, token).run()
     except GymEvalError as error:
-        sys.stderr.write(f"gym eval: {error}\n")
-        # Not an exception of submitit's: it would pickle the traceback and end with 1 whatever happened.
-        raise SystemExit(error.exit_code) from error
+        _end_with(error)
+    except OSError as error:
+        if (told := storage_error(error, f"{benchmark} finisher")) is None:
+            raise
+        _end_with(told)
     return 0
+
+
+def _end_with(error: GymEvalError) -> NoReturn:
+    sys.stderr.write(f"gym eval: {error}\n")
+    # Not an exception of submitit's: it would pickle the traceback and end with 1 whatever happened.
+    raise SystemExit(error.exit_code) from error
 
 
 class Finisher:

@@ -26,6 +26,7 @@ from orchestrate.plan import BenchmarkPlan, SubmitPlan
 from orchestrate.rundir import RunDir, read_plan
 from orchestrate.scheduler import SlurmScheduler
 from orchestrate.services import ServiceGroup
+from orchestrate.storage import storage_error
 from orchestrate.submissions import has_live_finisher, latest_finisher, questions, read_submissions
 
 if TYPE_CHECKING:
@@ -78,6 +79,10 @@ class ShardWork:
             self._count()
         except GymEvalError as error:
             self.error = error
+        except OSError as error:
+            if (told := storage_error(error, self.where)) is None:
+                raise
+            self.error = told
 
     def recount(self) -> bool:
         """Count again, and return whether the shard is final."""
@@ -120,7 +125,7 @@ class ShardWork:
         """Merge and export the benchmark if its shards are all final; ``finish`` finds it done, and tells what is wrong."""
         from orchestrate.tail import finish  # noqa: PLC0415 - loads merge and exporters
 
-        with suppress(GymEvalError):
+        with suppress(GymEvalError, OSError):
             finish(self.run_dir, self.benchmark, self.settings(), with_exports=not self._leaves_exports())
 
     def finish(self, tails: dict[str, TailResult]) -> None:
@@ -129,16 +134,13 @@ class ShardWork:
         Called when the job has nothing else to do. ``tails`` are the benchmarks that another shard of the job ended already.
         """
         try:
-            if self.error is None and self.coverage is not None:
-                self._finish(self.coverage, tails)
-            elif not isinstance(self.error, LockHeldError):
-                # A shard that is somebody else's is, with what becomes of it.
-                self._publish_what_is_there()
+            self._end(tails)
         except GymEvalError as error:
-            if self.error is None:
-                self.error = error
-            else:
-                self.say(f"what there is was not published: {error}")
+            self._blame_end(error)
+        except OSError as error:
+            if (told := storage_error(error, self.where)) is None:
+                raise
+            self._blame_end(told)
 
     def settings(
         self, base_url: str | None = None, api_key: str | None = None, urls: Mapping[str, str] | None = None
@@ -185,6 +187,19 @@ class ShardWork:
         with RolloutStore.read(self.artifacts) as store:
             self.coverage = store.coverage(retry)
             self.needs_collector = store.needs_session(retry)
+
+    def _end(self, tails: dict[str, TailResult]) -> None:
+        if self.error is None and self.coverage is not None:
+            self._finish(self.coverage, tails)
+        elif not isinstance(self.error, LockHeldError):
+            # A shard that is somebody else's is, with what becomes of it.
+            self._publish_what_is_there()
+
+    def _blame_end(self, error: GymEvalError) -> None:
+        if self.error is None:
+            self.error = error
+        else:
+            self.say(f"what there is was not published: {error}")
 
     def _finish(self, coverage: Coverage, tails: dict[str, TailResult]) -> None:
         from merge.tail import MergeState  # noqa: PLC0415 - once, at the end

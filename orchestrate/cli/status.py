@@ -70,19 +70,19 @@ def as_text(found: RunReport, *, each_shard: bool, with_ages: bool = True) -> st
     shown = table(header, rows) if with_ages else table(header[:-1], [row[:-1] for row in rows])
     parts = [f"{found.name}  {found.run_dir}", shown]
     for benchmark in found.benchmarks:
-        parts += _details(benchmark, found.name, each_shard=each_shard, with_ages=with_ages)
+        parts += _details(benchmark, found, each_shard=each_shard, with_ages=with_ages)
     if found.scheduler_trouble:
         parts.append(f"The scheduler could not be asked ({found.scheduler_trouble}); counts are from the run's own files.")
     return "\n".join(parts)
 
 
-def _details(benchmark: BenchmarkReport, run_name: str, *, each_shard: bool, with_ages: bool) -> list[str]:
+def _details(benchmark: BenchmarkReport, report: RunReport, *, each_shard: bool, with_ages: bool) -> list[str]:
     from orchestrate.cli.tables import states_of
 
     coverage = benchmark.coverage
     parts = [f"{benchmark.name}: {line}" for line in [states_of(coverage), *warnings_of(coverage)]] if coverage else []
     parts += [f"{benchmark.name}: {trouble}" for trouble in benchmark.submission_troubles]
-    parts += [f"{benchmark.name}: {line}" for line in _left_alone(benchmark, run_name)]
+    parts += [f"{benchmark.name}: {line}" for line in _left_alone(benchmark, report)]
     if benchmark.merged is not None:
         notes = ["partial: what was unfinished then is not in it"] if benchmark.merged_partially else []
         notes += ["older than its shards, which recorded more since"] if benchmark.merged_is_older else []
@@ -97,8 +97,8 @@ def _details(benchmark: BenchmarkReport, run_name: str, *, each_shard: bool, wit
     return [*parts, *_shards(benchmark, each_shard=each_shard, with_ages=with_ages)]
 
 
-def _left_alone(benchmark: BenchmarkReport, run_name: str) -> list[str]:
-    """What to do about shards whose jobs ended before their work did."""
+def _left_alone(benchmark: BenchmarkReport, report: RunReport) -> list[str]:
+    """Why jobs ended before the work of their shards did, in their own words, and what to do."""
     from orchestrate.scheduler import JobFact
 
     left = [
@@ -110,8 +110,18 @@ def _left_alone(benchmark: BenchmarkReport, run_name: str) -> list[str]:
         return []
     gone = " (gone: it ended, or the scheduler has forgotten it)" if any(_state(shard) == _GONE for shard in left) else ""
     who = "1 unfinished shard has" if len(left) == 1 else f"{len(left)} unfinished shards have"
-    advice = f"gym eval logs {run_name} --failed shows what was said last, and the same gym eval submit goes on"
-    return [f"{who} no live job{gone}: {advice}"]
+    advice = f"gym eval logs {report.name} --failed shows what was said last, and the same gym eval submit goes on"
+    return [f"{who} no live job{gone}: {advice}", *(f"a job ended: {words}" for words in _reasons(benchmark, report))]
+
+
+def _reasons(benchmark: BenchmarkReport, report: RunReport) -> list[str]:
+    from pathlib import Path
+
+    from orchestrate.last_words import reasons
+    from orchestrate.rundir import RunDir, read_plan
+
+    run = RunDir(Path(report.run_dir))
+    return reasons(run, read_plan(run).benchmark(benchmark.name)) if run.plan.exists() else []
 
 
 def warnings_of(coverage: Coverage) -> list[str]:
