@@ -25,6 +25,7 @@ from pydantic import (
 from pydantic.config import JsonDict
 
 from collector.errors import ConfigError
+from collector.sampling import range_problem
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -134,6 +135,26 @@ def _without_secrets(value: str) -> str:
 PlugIn = Annotated[dict[str, Any], BeforeValidator(_named_plugin)]
 
 
+def _refuse_empty(value: Any) -> Any:
+    if value == "":
+        # pathlib makes the current directory of it.
+        raise ValueError("must not be empty")
+    return value
+
+
+def _in_range(parameters: dict[str, Any]) -> dict[str, Any]:
+    problems = [f"{key} {problem}" for key, value in parameters.items() if (problem := range_problem(key, value)) is not None]
+    if problems:
+        raise ValueError("; ".join(problems))
+    return parameters
+
+
+#: A path that somebody named.
+NamedPath = Annotated[Path, BeforeValidator(_refuse_empty)]
+#: Parameters of a request.
+Parameters = Annotated[dict[str, Any], AfterValidator(_in_range)]
+
+
 class PromptConfig(StrictModel):
     """Builds ``responses_create_params.input`` from the plain fields of a row, by ``str.format`` substitution."""
 
@@ -186,10 +207,10 @@ class RetrySettings(StrictModel):
 class RunSettings(StrictModel):
     """One benchmark, from its dataset to its verifier, and how to collect it."""
 
-    input_jsonl_fpath: Path
-    output_jsonl_fpath: Path = Field(json_schema_extra=REPORTING)
+    input_jsonl_fpath: NamedPath
+    output_jsonl_fpath: NamedPath = Field(json_schema_extra=REPORTING)
     prompt_config: Prompt | None = None
-    responses_create_params: dict[str, Any] = Field(default_factory=dict, description="merged over each row's, one level")
+    responses_create_params: Parameters = Field(default_factory=dict, description="merged over each row's, one level")
     limit: Count | None = None
     num_repeats: Repeats = Field(
         default=1, description="rollouts of each task; a map gives each agent of NeMo Gym its own number"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from collector import jsonl
+from collector.sampling import range_problem
 
 #: Values that ask for nothing and are left out; any other value of these keys cannot be honoured.
 _NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = {
@@ -71,10 +72,12 @@ def model_of(params: Mapping[str, Any], policy_model_name: str | None) -> str:
 
 
 def check_numbers(params: Mapping[str, Any], keys: frozenset[str]) -> None:
-    """Raise ValueError for a value of ``keys`` that is not a number."""
+    """Raise ValueError for a value of ``keys`` that is not a number, or one that no server can honour."""
     for key in sorted(keys & params.keys()):
         if isinstance(params[key], bool) or not isinstance(params[key], int | float):
             raise ValueError(f"responses_create_params.{key} must be a number, not {json.dumps(params[key])[:40]}")  # noqa: TRY004 - data
+        if (problem := range_problem(key, params[key])) is not None:
+            raise ValueError(f"responses_create_params.{key} {problem}")
 
 
 def _is_neutral(key: str, value: Any) -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from collector.settings import Count, Seconds, StrictModel
+from collector.settings import Count, NamedPath, Seconds, StrictModel
 from orchestrate.config.compute import Compute
 from orchestrate.config.services import Command, ContainerImage, Mount, Service
 from orchestrate.config.values import Duration, EnvMap, Line
@@ -82,7 +81,7 @@ class Driver(StrictModel):
 class Job(StrictModel):
     """Where the run directory is made, and what it is called."""
 
-    output_path: Path
+    output_path: NamedPath
     name: Line | None = None
     #: Shards, of whatever benchmarks, that one job works off with its services started once.
     pack: Count = 1

@@ -101,6 +101,7 @@ def test_extra_body_of_the_row_is_merged_and_that_of_the_run_wins() -> None:
         pytest.param({"input": "x", "stream": 0}, "responses_create_params.stream", id="zero-is-not-false"),
         pytest.param({"input": "x", "temperature": True}, "must be a number", id="bool-temperature"),
         pytest.param({"input": "x", "temperature": "0"}, "must be a number", id="text-temperature"),
+        pytest.param({"input": "x", "max_output_tokens": -3}, "must be at least 1, not -3", id="negative-tokens"),
         pytest.param({"input": ""}, "responses_create_params.input", id="empty-input"),
         pytest.param({"temperature": 1}, "responses_create_params.input", id="no-input"),
         pytest.param({"input": [{"role": "robot", "content": "x"}]}, "input[0].role", id="role"),

@@ -276,3 +276,32 @@ def test_a_key_that_starts_servers_elsewhere_is_told_what_does_here(key: str) ->
         data
     )
     assert from_nemo_gym({key: ["a.yaml"]}).problems[0].startswith(f"{key}: is not supported: servers are not started")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        pytest.param("max_output_tokens", -3, "must be at least 1, not -3", id="tokens"),
+        pytest.param("max_output_tokens", 0, "must be at least 1, not 0", id="no-tokens"),
+        pytest.param("temperature", -0.5, "must be at least 0, not -0.5", id="temperature"),
+        pytest.param("temperature", float("inf"), "must be a finite number, not inf", id="endless"),
+        pytest.param("top_p", 1.5, "must be at most 1, not 1.5", id="top-p"),
+    ],
+)
+def test_a_parameter_that_no_server_can_honour_is_refused_under_its_key(key: str, value: float, told: str) -> None:
+    data = config()
+    data["driver"]["benchmarks"]["math"]["run"]["responses_create_params"] = {key: value}
+
+    assert f"driver.benchmarks.math.run.responses_create_params: {key} {told}" in problem(data)
+
+
+@pytest.mark.parametrize("key", ["job.output_path", "driver.benchmarks.math.run.input_jsonl_fpath"])
+def test_an_empty_path_is_not_the_current_directory(key: str) -> None:
+    data = config()
+    *sections, name = key.split(".")
+    place = data
+    for section in sections:
+        place = place[section]
+    place[name] = ""
+
+    assert f"{key}: must not be empty" in problem(data)
