@@ -92,7 +92,7 @@ def start_all(cluster: SlurmCluster, job: str) -> None:
     lines = cluster.run("squeue", "--noheader", "--states=all", "--format=%A", f"--jobs={job}").split()
     time.sleep(2)
     for component in lines:
-        cluster.run("scontrol", "update", f"jobid={component}", "starttime=now")
+        cluster.wait_for(lambda component=component: cluster.let_start(component))
 
 
 def test_pools_that_differ_in_size_alone_are_one_allocation_with_arrays(tmp_path: Path, slurm: SlurmCluster) -> None:

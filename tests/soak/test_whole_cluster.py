@@ -72,18 +72,8 @@ class Trouble:
     def release(self) -> None:
         """Requeued jobs are held back for two minutes; nobody here has that time."""
         for job in self.slurm.squeue("-r", "-t", "pending", "-p", "batch"):
-            if job.reason == "BeginTime" and self._let_start(job.job_id):
+            if job.reason == "BeginTime" and self.slurm.let_start(job.job_id):
                 self.counts["requeues"] += 1
-
-    def _let_start(self, job_id: str) -> bool:
-        try:
-            self.slurm.run("scontrol", "update", f"jobid={job_id}", "starttime=now")
-        except AssertionError as error:
-            # Slurm has not yet heard from its database; whoever releases comes by again.
-            if "try again" not in str(error):
-                raise
-            return False
-        return True
 
 
 def attempts(run: RunDir) -> Counter[str]:

@@ -208,7 +208,17 @@ class SlurmCluster:
         self.wait_for(lambda: self.state(job_id) == "PENDING")
         # A node refuses a job's new credential ("revoked") when it bears the second in which the old one was revoked.
         time.sleep(_CREDENTIAL_S)
-        self.run("scontrol", "update", f"jobid={job_id}", "starttime=now")
+        self.wait_for(lambda: self.let_start(job_id))
+
+    def let_start(self, job_id: str) -> bool:
+        """Lift the wait of a requeued job; False while Slurm has not heard of the job from its database."""
+        try:
+            self.run("scontrol", "update", f"jobid={job_id}", "starttime=now")
+        except AssertionError as error:
+            if "try again" not in str(error):
+                raise
+            return False
+        return True
 
     # Inside
 
