@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import tempfile
 from array import array
-from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from collector import jsonl, rows
 from collector.agents.base import AGENTS, RowMaker
+from collector.copies import Copies, digest_of, find_copies
 from collector.errors import ConfigError, DatasetError, NoTasksError, NotFoundError, StorageError
 from collector.prompt import load_prompt, messages_of, seeded
 from collector.settings import PromptConfig, RunSettings
 
-#: Parts in which equal lines are searched for by their digests: one part at a time is sorted.
-_PARTS = 64
+_log = logging.getLogger(__name__)
 
 
 class _Facts(NamedTuple):
@@ -111,14 +111,14 @@ class _DatasetRows:
         self._path = settings.input_jsonl_fpath
         self._repeats = repeats
         self._prompt = load_prompt(settings.prompt_config)
-        self._copies = _copies(self._path, settings.limit)
+        self._copies = _said_copies(self._path, settings.limit).counts
 
     def __iter__(self) -> Iterator[bytes]:
         source = hashlib.sha256()
         left, task = dict(self._copies), 0
         for number, line in islice(_dataset_lines(self._path), self._settings.limit):
             source.update(line + b"\n")
-            digest = _digest(line) if self._copies else b""
+            digest = digest_of(line) if self._copies else b""
             copies = left.pop(digest, 0 if digest in self._copies else 1)
             if copies:
                 yield from self._lines_of(line, number, task, copies)
@@ -152,6 +152,7 @@ class _MadeRows:
             except ValueError as error:
                 raise DatasetError(f"{error}.", "Change the row, or the settings of the agent.", where) from error
         maker.finish(path)
+        _said_copies(path, limit)
         with _kept_on_disk():
             self._file.flush()
         self.source_digest = source.hexdigest()
@@ -188,27 +189,12 @@ class _OwnRows:
         return iter(self._lines)
 
 
-def _copies(path: Path, limit: int | None) -> Mapping[bytes, int]:
-    """How often each line stands in the dataset that stands there more than once, by its digest.
-
-    Eight bytes of every digest are kept while it is looked for, the rest only of lines that may be equal.
-    """
-    parts = [array("Q") for _ in range(_PARTS)]
-    for _, line in islice(_dataset_lines(path), limit):
-        short = int.from_bytes(_digest(line)[:8])
-        parts[short % _PARTS].append(short)
-    twice: set[int] = set()
-    for part in parts:
-        twice.update(first for first, second in pairwise(sorted(part)) if first == second)
-    if not twice:
-        return {}
-    digests = (_digest(line) for _, line in islice(_dataset_lines(path), limit))
-    found = Counter(digest for digest in digests if int.from_bytes(digest[:8]) in twice)
-    return {digest: copies for digest, copies in found.items() if copies > 1}
-
-
-def _digest(line: bytes) -> bytes:
-    return hashlib.sha256(line).digest()
+def _said_copies(path: Path, limit: int | None) -> Copies:
+    """The equal rows of the dataset, told to whoever made it: what rests on further repeats rests on few tasks."""
+    found = find_copies(lambda: islice(_dataset_lines(path), limit))
+    if found.note:
+        _log.warning("%s: %s", path, found.note)
+    return found
 
 
 def _dataset_lines(path: Path) -> Iterator[tuple[int, bytes]]:

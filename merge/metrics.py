@@ -140,14 +140,16 @@ def coverage_metrics(table: RowTable, *, expected: int | None) -> Metrics:
 
 
 def key_metrics(fields: Metrics, passes: Metrics, coverage: Metrics) -> Metrics:
-    """What a person reads first: all means, the pass@k family at the largest k, and the coverage they rest on."""
+    """What a person reads first: all means, the pass@k family at the largest k that every task supports, and the coverage."""
     means = {name: value for name, value in fields.items() if name.startswith("mean")}
-    # Without a prefix, the figures of all tasks; with one, those of a subset, whose largest k may be another.
-    largest: dict[str, int] = {}
+    # Without a prefix, the figures of all tasks; with one, those of a subset, whose largest k may be another. At a larger k a
+    # figure rests on some of the tasks, perhaps on one, and is no headline.
+    tasks: dict[str, dict[int, float | None]] = {}
     for name in passes:
         prefix, found, rest = name.rpartition("pass@")
         if found and rest.endswith("/num_tasks"):
-            largest[prefix] = max(largest.get(prefix, 0), int(rest.partition("/")[0]))
+            tasks.setdefault(prefix, {})[int(rest.partition("/")[0])] = passes[name]
+    largest = {prefix: max(k for k, count in counts.items() if count == counts[1]) for prefix, counts in tasks.items()}
     family = [
         prefix + name.format(k=k)
         for prefix, k in largest.items()

@@ -34,6 +34,25 @@ def test_identical_lines_are_one_task_even_when_the_last_lacks_its_newline(tmp_p
     assert [(task, repeat) for task, repeat, _ in found] == [(0, 0), (0, 1), (1, 0)]
 
 
+@pytest.mark.parametrize(
+    ("order", "limit", "said"),
+    [
+        pytest.param([0, 1, 2], None, [], id="none"),
+        pytest.param(
+            [0, 1, 0, 0, 1], None, ["3 rows repeat earlier rows and count as further repeats of their task: first at line 3"]
+        ),
+        pytest.param([0, 1, 1], None, ["1 row repeats an earlier row and counts as a further repeat of its task: at line 3"]),
+        pytest.param([0, 1, 0], 2, [], id="behind-the-limit"),
+    ],
+)
+def test_rows_that_repeat_earlier_ones_are_told(
+    order: list[int], limit: int | None, said: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rollouts(tmp_path, b"".join(ROW % number for number in order), limit=limit)
+
+    assert [record.getMessage() for record in caplog.records] == [f"{tmp_path / 'tasks.jsonl'}: {text}" for text in said]
+
+
 def test_carriage_returns_blank_lines_and_a_byte_order_mark_are_not_data(tmp_path: Path) -> None:
     found = rollouts(tmp_path, b"\xef\xbb\xbf" + (ROW % 0).replace(b"\n", b"\r\n") + b"\n  \n" + ROW % 1)
 

@@ -100,6 +100,19 @@ def test_coverage_stands_beside_the_score(made: Plan) -> None:
     }  # fmt: skip
 
 
+def test_no_headline_rests_on_some_of_the_tasks(tmp_path: Path) -> None:
+    made = plan(tmp_path / "b", shards=2, tasks=4, repeats=4)
+    fill_all(made, lambda task, repeat: answered(float(task == 0)) if task == 0 or repeat < 2 else failed())
+
+    entry = merged_entry(made)
+
+    assert entry["agent_metrics"]["pass@4/reward"] == 100.0
+    assert (entry["agent_metrics"]["pass@4/num_tasks"], entry["agent_metrics"]["pass@2/num_tasks"]) == (1, 4)
+    headline = [name for name in entry["key_metrics"] if name.startswith(("pass@", "majority@"))]
+    assert headline == ["pass@2/reward", "pass@1[avg-of-2]/reward"]
+    assert entry["key_metrics"]["pass@2/reward"] == 25.0
+
+
 def test_each_task_has_its_own_figures_and_counts(made: Plan) -> None:
     groups = merged_entry(made)["group_level_metrics"]
 
