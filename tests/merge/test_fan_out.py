@@ -94,6 +94,17 @@ def pid_of(number: int) -> tuple[int, int]:
     return number, os.getpid()
 
 
+@pytest.mark.parametrize("method", ["fork", "afresh"])
+def test_a_worker_that_is_killed_in_the_middle_of_a_result_costs_only_time(method: str) -> None:
+    command = [sys.executable, "-m", "tests.merge.torn_result", method]
+    done = subprocess.run(command, cwd=jobs.ROOT, capture_output=True, text=True, timeout=50, check=True)
+
+    told = json.loads(done.stdout)
+    assert told["right"] == [True] * 12
+    assert told["left"] == [0, 0, 0]
+    assert "goes on in one process: a process that helped has ended" in done.stderr
+
+
 @pytest.mark.parametrize("is_worth_it", [False, True], ids=["too-little", "beside-a-thread"])
 def test_what_cannot_be_shared_out_is_done_here_in_order(is_worth_it: bool) -> None:
     gate = threading.Event()
