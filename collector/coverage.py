@@ -94,6 +94,12 @@ class Coverage(StrictModel):
         missing = self.expected - self.measured
         return self.reward_sum / self.expected, (self.reward_sum + missing) / self.expected
 
+    def with_unknown(self, count: int) -> Coverage:
+        """The same with ``count`` more rollouts of which nothing can be told: expected, unfinished and in state ``unknown``."""
+        states = {**self.states, RolloutState.UNKNOWN: self.states.get(RolloutState.UNKNOWN, 0) + count}
+        update = {"expected": self.expected + count, "unfinished": self.unfinished + count, "states": states}
+        return self.model_copy(update=update)
+
     def encode(self) -> bytes:
         """The file's bytes: indented JSON with the derived figures beside the counts, and a final newline."""
         derived = {

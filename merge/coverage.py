@@ -10,7 +10,6 @@ from typing import Any, TypedDict
 import orjson
 
 from collector.coverage import Coverage, total
-from collector.outcomes import RolloutState
 from merge.identity import Inputs
 from merge.shards import ShardView
 
@@ -37,19 +36,9 @@ def reward_facts(rewards: Sequence[float]) -> RewardFacts:
 
 def total_coverage(shards: Sequence[ShardView], inputs: Inputs, *, is_partial: bool) -> Coverage:
     """The sum over ``shards``; rollouts of missing shards are expected, unfinished and in state ``unknown``."""
-    summed = total(shard.coverage for shard in shards)
+    summed = total(shard.coverage for shard in shards).with_unknown(inputs.missing_rollouts)
     rewards = list(chain.from_iterable(shard.rewards for shard in shards))
-    missing = inputs.missing_rollouts
-    states = {**summed.states, RolloutState.UNKNOWN: summed.states[RolloutState.UNKNOWN] + missing}
-    return summed.model_copy(
-        update={
-            "partial": is_partial,
-            "expected": summed.expected + missing,
-            "states": states,
-            "unfinished": summed.unfinished + missing,
-            **reward_facts(rewards),
-        }
-    )
+    return summed.model_copy(update={"partial": is_partial, **reward_facts(rewards)})
 
 
 def encode_coverage(

@@ -15,6 +15,7 @@ from collector.settings import RetrySettings
 from merge.legacy import read_legacy
 from merge.publish import Written
 from merge.receipt import InputRecord, OutputRecord, Receipt, file_sha256, read_receipt
+from merge.row_blocks import read_rows
 from merge.shards import ShardView, read_shard
 
 
@@ -27,6 +28,8 @@ class ProjectionState(StrEnum):
     STALE = "stale"
     #: A file is not the one that was published: edited, lost, or left by a crash in the middle of a publication.
     DAMAGED = "damaged"
+    #: It is what was published, and a row of an input is no longer the one that the input's journal recorded.
+    INPUT_DAMAGED = "input_damaged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +56,13 @@ def output_record(written: Written, merged: RunArtifacts) -> OutputRecord:
     return OutputRecord(path=merged.rollouts.name, rows=written.rows, size_bytes=written.size_bytes, sha256=written.sha256)
 
 
-def check_projection(merged: RunArtifacts, shards: Sequence[ShardView] | None = None) -> ProjectionCheck:
+def check_projection(
+    merged: RunArtifacts, shards: Sequence[ShardView] | None = None, *, reads_rows: bool = False
+) -> ProjectionCheck:
     """Whether the projection at ``merged`` is whole and still says what its inputs say. Changes nothing.
 
-    ``shards`` are its inputs when the caller has read them already.
+    ``shards`` are its inputs when the caller has read them already. What they say is what their journals say; with
+    ``reads_rows`` every row that is in the projection is read in its input, too, and held against the recorded checksum.
     """
     try:
         receipt = read_receipt(merged.receipt)
@@ -66,7 +72,7 @@ def check_projection(merged: RunArtifacts, shards: Sequence[ShardView] | None = 
         return ProjectionCheck(ProjectionState.ABSENT, f"there is no receipt {merged.receipt.name}.")
     return (
         _check_files(merged, receipt)
-        or _check_inputs(merged, receipt, shards)
+        or _check_inputs(merged, receipt, shards, reads_rows=reads_rows)
         or ProjectionCheck(ProjectionState.VERIFIED, f"{receipt.output.rows} rows of {len(receipt.inputs)} inputs.", receipt)
     )
 
@@ -85,7 +91,9 @@ def _check_files(merged: RunArtifacts, receipt: Receipt) -> ProjectionCheck | No
     return None
 
 
-def _check_inputs(merged: RunArtifacts, receipt: Receipt, shards: Sequence[ShardView] | None) -> ProjectionCheck | None:
+def _check_inputs(
+    merged: RunArtifacts, receipt: Receipt, shards: Sequence[ShardView] | None, *, reads_rows: bool
+) -> ProjectionCheck | None:
     base = merged.rollouts.absolute().parent
     try:
         views = shards or _read_again([RunArtifacts(base / path) for path in dict.fromkeys(i.path for i in receipt.inputs)])
@@ -93,6 +101,17 @@ def _check_inputs(merged: RunArtifacts, receipt: Receipt, shards: Sequence[Shard
         return ProjectionCheck(ProjectionState.STALE, f"an input cannot be read: {error}", receipt)
     if tuple(input_record(view, merged) for view in views) != receipt.inputs:
         return ProjectionCheck(ProjectionState.STALE, "the inputs went on since it was made.", receipt)
+    return _check_rows(views, receipt) if reads_rows else None
+
+
+def _check_rows(views: Sequence[ShardView], receipt: Receipt) -> ProjectionCheck | None:
+    try:
+        for _ in read_rows(views):
+            pass
+    except CorruptArtifactError as error:
+        return ProjectionCheck(ProjectionState.INPUT_DAMAGED, f"an input was changed: {error}", receipt)
+    except (GymEvalError, OSError) as error:
+        return ProjectionCheck(ProjectionState.STALE, f"an input cannot be read: {error}", receipt)
     return None
 
 

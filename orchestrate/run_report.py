@@ -38,7 +38,7 @@ class ExportReport(StrictModel):
 
 
 class BenchmarkReport(StrictModel):
-    """One benchmark: the coverage over its readable shards and each shard."""
+    """One benchmark: the coverage, in which rollouts of shards that cannot be read are unknown, and each shard."""
 
     name: str
     coverage: Coverage | None

@@ -1,6 +1,6 @@
 """What was found in a run's shards, kept beside its plan so that nobody reads a journal twice that has not changed since.
 
-The file ``shard-facts.json`` is derived: each entry tells of which journal it was read, and one whose journal has another size,
+The file ``shard-facts.json`` is derived: each entry tells of which files it was read, and one of whose files has another size,
 time or identity is read anew. Losing it, or not being able to write it, costs time and nothing else.
 """
 
@@ -23,12 +23,12 @@ from collector.settings import RetrySettings
 from collector.store import RolloutStore
 from orchestrate.rundir import RunDir
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 #: Unknown shards from which on other processors are worth the fork of 20 ms, and how many are read at a time there.
 _MANY: Final = 400
 _AT_ONCE: Final = 100
 
-#: What a shard's files were like; None without a journal.
+#: What a shard's files were like; None without one of them.
 _Mark: TypeAlias = tuple[int, ...] | None
 
 
@@ -113,7 +113,7 @@ class KnownShards:
         mark = self._marks[name] if name in self._marks else _mark(artifacts)
         known = None if mark is None else self._find(name, mark, settings)
         if known is None:
-            # Read here, so that what is wrong with it is raised; without a journal there is nothing to keep.
+            # Read here, so that what is wrong with it is raised; without one of its files there is nothing to keep.
             known = _read_shard(artifacts, mark or (), retry, settings)
             if mark is not None:
                 self._remember(name, known)
@@ -154,9 +154,13 @@ def _read_shard(artifacts: RunArtifacts, mark: tuple[int, ...], retry: RetrySett
 
 
 def _mark(artifacts: RunArtifacts) -> _Mark:
-    """Every change of a shard begins with a line in its journal, or in the list of what left it. None without a journal."""
-    journal = _of_file(artifacts.journal)
-    return None if journal is None else (*journal, *(_of_file(artifacts.moved) or ()))
+    """Of every file that a shard is read from. None while one is missing that each shard has, as nothing is known then.
+
+    A shard goes on by lines in its journal and in the list of what left it; the others change only where they are damaged.
+    """
+    marks = [_of_file(path) for path in (artifacts.rollouts, *artifacts.recovery_companions)]
+    found = [number for mark in marks if mark is not None for number in mark]
+    return (*found, *(_of_file(artifacts.moved) or ())) if None not in marks else None
 
 
 def _of_file(path: Path) -> tuple[int, ...] | None:

@@ -126,11 +126,13 @@ def _benchmark(
         except GymEvalError as error:
             shard = base.model_copy(update={"trouble": str(error)})
         shards.append(shard)
-    coverage = total(parts) if parts else None
+    recorded = total(parts) if parts else None
+    # A score must not look better without the shards that cannot be read.
+    coverage = recorded.with_unknown(max(0, benchmark.expected - recorded.expected)) if recorded else None
     merged = run.result(benchmark)
     receipt = _receipt(merged)
     whole = run.merged(benchmark)
-    is_readable = coverage is not None and len(parts) == len(shards)
+    is_readable = len(parts) == len(shards)
     return BenchmarkReport(
         name=benchmark.name,
         coverage=coverage,
@@ -140,7 +142,7 @@ def _benchmark(
         expected=benchmark.expected,
         merged=str(merged.rollouts) if merged.rollouts.exists() else None,
         merged_partially=receipt is not None and receipt.partial,
-        merged_is_older=receipt is not None and is_readable and not is_current(merged, total(parts)),
+        merged_is_older=receipt is not None and recorded is not None and is_readable and not is_current(merged, recorded),
         older_result=str(whole.rollouts) if merged != whole and whole.receipt.exists() else None,
         exports=_exports(benchmark, merged, receipt),
         shards=shards,

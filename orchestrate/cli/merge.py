@@ -55,7 +55,7 @@ def _check(path: Path, *, as_json: bool) -> int:
     from collector.errors import NotFoundError, RefusedError
     from merge.projection_check import ProjectionState, check_projection
 
-    found = check_projection(RunArtifacts(path))
+    found = check_projection(RunArtifacts(path), reads_rows=True)
     if as_json:
         import json
 
@@ -63,9 +63,12 @@ def _check(path: Path, *, as_json: bool) -> int:
     match found.state:
         case ProjectionState.VERIFIED:
             if not as_json:
-                print(f"verified: {found.reason}")
+                print(f"verified: {found.reason[:-1]}, each row read there too.")
             return 0
         case ProjectionState.ABSENT:
             raise NotFoundError(found.reason, "Name a file that gym eval merge or aggregate wrote.", path)
         case ProjectionState.STALE | ProjectionState.DAMAGED:
             raise RefusedError(f"{found.state}: {found.reason}", "Merge again.", path)
+        case ProjectionState.INPUT_DAMAGED:
+            cure = "The merged file is as it was published; restore the input."
+            raise RefusedError(f"{found.state}: {found.reason}", cure, path)

@@ -63,6 +63,30 @@ def test_a_changed_journal_is_read_again(project: Project) -> None:
     assert second["trouble"] is None
 
 
+COMPANIONS = ["_manifest.json", "_materialized_inputs.jsonl", "_failures.jsonl", ".jsonl"]
+
+
+@pytest.mark.parametrize("tag", COMPANIONS)
+def test_a_file_of_a_shard_that_is_lost_is_noticed(project: Project, tag: str) -> None:
+    shards(project)
+    (project.run_dir / "math" / "shards" / "0-of-2" / f"rollouts{tag}").unlink()
+
+    first, second = shards(project)
+
+    assert first["trouble"]
+    assert (second["trouble"], second["final"]) == (None, True)
+
+
+def test_a_manifest_that_was_overwritten_is_noticed(project: Project) -> None:
+    shards(project)
+    (project.run_dir / "math" / "shards" / "0-of-2" / "rollouts_manifest.json").write_text("{")
+
+    first, second = shards(project)
+
+    assert "rollouts_manifest.json" in str(first["trouble"])
+    assert second["trouble"] is None
+
+
 def test_other_settings_of_retries_are_counted_anew(project: Project) -> None:
     shards(project)
     facts = project.run_dir / "shard-facts.json"

@@ -62,7 +62,26 @@ def test_a_broken_shard_is_shown_and_the_others_are_counted(project: Project) ->
     assert done.returncode == 0
     assert "broken" in done.stdout
     assert "rollouts_attempts.jsonl:1" in done.stdout
-    assert "(2/2)" in done.stdout
+    assert "(2/4, bounds " in done.stdout
+
+
+def test_a_score_without_the_shards_that_cannot_be_read_has_bounds(project: Project) -> None:
+    """The same whether a shard is broken or gone; what it held is expected, and unknown."""
+    before = project.status()["benchmarks"][0]
+    shard = project.run_dir / "math" / "shards" / "0-of-2"
+    shard.rename(project.root / "elsewhere")
+
+    done = project.gym("status", str(project.run_dir))
+    found = project.status()["benchmarks"][0]
+
+    assert done.returncode == 0
+    assert "unknown 2" in done.stdout
+    assert (found["measured"], found["expected"], found["coverage"]["expected"]) == (2, 4, 4)
+    assert not found["coverage"]["partial"]
+    low, high = found["mean_reward_bounds"]
+    assert low <= before["mean_reward"] <= high
+    assert high - low == 0.5
+    assert found["merged_is_older"] is False
 
 
 def test_a_refused_submission_is_shown_with_its_reason(tmp_path: Path) -> None:
