@@ -54,6 +54,7 @@ def failed_run(project: Project) -> Project:
     run = project.config["driver"]["benchmarks"]["essays"]["run"]
     run["verifier"]["prompt"]["user"] = "{mode} " + PROMPT
     run["retry"] = {"max_attempts": 1}
+    project.config["export"] = {"csv": {}}
     dataset = Path(run["input_jsonl_fpath"])
     rows = [json.loads(line) for line in dataset.read_text().splitlines()]
     made = [{**row, "mode": "" if row["grade"] else "[[mode: 500 x1]]"} for row in rows]
@@ -85,6 +86,24 @@ def test_a_submitted_runs_failed_judgements_are_judged_again_in_its_shards(faile
     assert merged == 6
     assert "0.6667 (6/6)" in said
     assert len(failed_run.requests()) == asked
+
+
+@pytest.mark.parametrize("is_by_hand", [True, False], ids=["by-hand", "by-submit"])
+def test_the_configured_export_of_the_result_before_gives_way(failed_run: Project, tmp_path: Path, is_by_hand: bool) -> None:
+    name, table = failed_run.run_dir.name, failed_run.run_dir / "essays" / "rollouts_table.csv"
+    words = ["reverify", "--rollouts", name, "--judge-failed-only", "--append", "+retry.max_attempts=2"]
+    assert len(table.read_text().splitlines()) == 1 + 4
+    with ModelServer(tmp_path, model="judge-model", log=failed_run.root / "judge.jsonl") as judge:
+        done = failed_run.gym(*words, f"+verifier.base_url={judge.base_url}")
+    assert f"gym eval export {name}" in done.stderr
+
+    exported = failed_run.gym("export", name) if is_by_hand else None
+    failed_run.config["driver"]["benchmarks"]["essays"]["run"]["retry"] = {"max_attempts": 2}
+    said = failed_run.submit("--wait", timeout_s=120)
+
+    assert exported is None or (exported.returncode, "Export csv: succeeded" in exported.stdout) == (0, True)
+    assert len(table.read_text().splitlines()) == 1 + 6
+    assert said.count(str(table)) == 1
 
 
 @pytest.mark.slurm
