@@ -68,13 +68,16 @@ def interval_text(metric: MetricDifference) -> str:
 
 
 def whole_means_text(comparison: Comparison) -> list[str]:
-    """The means over all rollouts where they are not those that the difference is made of, one line a metric, with why."""
-    return [
-        f"{metric.metric} over all rollouts: base {number_text(metric.base)}, candidate {number_text(metric.candidate)}. "
-        f"The table's are means over tasks, each counted once: {metric.means_reason}."
-        for metric in comparison.metrics
-        if metric.means_reason
-    ]
+    """The means over all rollouts where they are not those of the table: each reason once, then a line for each metric."""
+    lines: list[str] = []
+    for reason in dict.fromkeys(metric.means_reason for metric in comparison.metrics if metric.means_reason):
+        lines.append(f"Means over all rollouts are not the table's, which count each task once: {reason}.")
+        lines += [
+            f"- {metric.metric} over all rollouts: base {number_text(metric.base)}, candidate {number_text(metric.candidate)}"
+            for metric in comparison.metrics
+            if metric.means_reason == reason
+        ]
+    return lines
 
 
 def _section(comparison: Comparison) -> list[str]:
@@ -90,8 +93,7 @@ def _section(comparison: Comparison) -> list[str]:
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     lines += [_row(metric) for metric in comparison.metrics]
-    for line in whole_means_text(comparison):
-        lines += ["", line]
+    lines += ["", *whole] if (whole := whole_means_text(comparison)) else []
     if not comparison.is_paired:
         return [*lines, "", "Without pairs it is not known which tasks were fixed or broken."]
     lines += [

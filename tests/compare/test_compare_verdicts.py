@@ -130,7 +130,7 @@ def test_the_columns_subtract_to_the_difference_and_the_whole_means_stand_apart(
     markdown = (tmp_path / "b" / "compare_report.md").read_text()
     assert "| mean/reward | 0.08333 | 1 | +0.9167 |" in markdown
     for text in (printed, markdown):
-        assert "mean/reward over all rollouts: base 0.3125, candidate 1. " in text
+        assert "- mean/reward over all rollouts: base 0.3125, candidate 1\n" in text
         assert why in text
 
 
