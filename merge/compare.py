@@ -48,7 +48,7 @@ class MetricDifference:
     #: Means over all rollouts of a side, as its metrics file has them.
     base: float | None
     candidate: float | None
-    #: Means over tasks, each task one observation: those in both where tasks are paired, else each side's own.
+    #: Means over tasks, each task one observation: those in both where tasks are paired, else each side's own. None: no task.
     paired_base: float | None
     paired_candidate: float | None
     delta: float | None
@@ -118,7 +118,8 @@ def _common(name: str, base: Side, candidate: Side) -> list[int]:
 
 def _difference(name: str, base: Side, candidate: Side, *, is_paired: bool) -> MetricDifference:
     first, second = base.tasks.get(name, {}), candidate.tasks.get(name, {})
-    if is_paired:
+    # What only one side has is compared with nothing, and its own mean still says something.
+    if is_paired and first and second:
         common = _common(name, base, candidate)
         first, second = {task: first[task] for task in common}, {task: second[task] for task in common}
         interval = mean_interval([second[task] - first[task] for task in common])

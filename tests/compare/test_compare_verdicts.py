@@ -145,6 +145,22 @@ def test_unpaired_columns_subtract_too(tmp_path: Path) -> None:
     assert found.means_reason == "tasks of the base have different numbers of rollouts with a value"
 
 
+def test_a_metric_of_one_side_shows_its_own_mean_beside_no_difference(tmp_path: Path) -> None:
+    base = write_side(tmp_path / "a.jsonl", {task: [1.0] for task in range(12)})
+    candidate = write_side(tmp_path / "b.jsonl", {task: [1.0] for task in range(12)})
+    target = tmp_path / "b_aggregate_metrics.json"
+    (entry,) = json.loads(target.read_bytes())
+    entry["agent_metrics"]["mean/cost"] = 3.0
+    for group in entry["group_level_metrics"]:
+        group["mean/cost"] = 3.0
+    target.write_text(json.dumps([entry]))
+
+    (found,) = [metric for metric in compared(base, candidate).metrics if metric.metric == "mean/cost"]
+
+    assert (found.paired_base, found.paired_candidate, found.delta, found.tasks) == (None, 3.0, None, 0)
+    assert (found.reason, found.means_reason) == ("only one side has it", "")
+
+
 def test_means_that_are_the_same_need_no_reason(tmp_path: Path) -> None:
     base = write_side(tmp_path / "a.jsonl", rewards(30, 0.3))
     candidate = write_side(tmp_path / "b.jsonl", rewards(30, 0.7))
