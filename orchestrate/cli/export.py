@@ -169,6 +169,7 @@ def _export_each(name: str, values: dict[str, Any], run: str | None) -> list[tup
     from collector.errors import ConfigError, IncompleteError
     from exporters.direct import export_run
     from orchestrate.named import named, results_of
+    from orchestrate.rollout_rows import check_rollouts
 
     given = values.pop("rollouts_jsonl_fpath", run)
     if not isinstance(given, str) or not given.strip():
@@ -181,6 +182,8 @@ def _export_each(name: str, values: dict[str, Any], run: str | None) -> list[tup
     unmerged = [str(result.name) for result in results if not result.artifacts.rollouts.is_file()]
     if unmerged:
         raise IncompleteError(f"not merged yet: {', '.join(unmerged)}.", "Export again when they are.", given)
+    for result in results:
+        check_rollouts(result.artifacts)
     _check_age(found, results)
     places = [_in_folder_of_its_own(values, result) if len(results) > 1 else values for result in results]
     return [(result, export_run(name, place, result.artifacts)) for result, place in zip(results, places, strict=True)]

@@ -84,6 +84,8 @@ def _answers(parser: CommandParser, args: argparse.Namespace) -> Answers:
     is_here = not args.hostname
     dataset = Path(_answer(parser, "Dataset (a JSONL file)", "--input", args.input, check=_check_rows if is_here else None))
     prompt = args.prompt or (_prompt(parser, dataset) if is_here else None)
+    if is_here:
+        _check_shards(args.shards, args.repeats, dataset)
     model = _answer(parser, "Name under which the model is served", "--model", args.model)
     if args.model_url is not None and args.command is not None:
         parser.error("--model-url and --command exclude each other")
@@ -199,6 +201,19 @@ def _check_rows(text: str) -> None:
     from orchestrate.operate.starter import first_row
 
     first_row(Path(text))
+
+
+def _check_shards(shards: int, repeats: int, dataset: Path) -> None:
+    from collector.errors import ConfigError
+    from orchestrate.counted import counted
+    from orchestrate.operate.starter import count_rows
+
+    for flag, count in (("--shards", shards), ("--repeats", repeats)):
+        if count < 1:
+            raise ConfigError(f"must be at least 1, not {count}.", where=flag)
+    # Each shard has at least one rollout.
+    if shards > 1 and shards > (rollouts := count_rows(dataset) * repeats):
+        raise ConfigError(f"{shards} shards for {counted(rollouts, 'rollout')}.", "Ask for fewer.", "--shards")
 
 
 def _check_url_or_none(text: str) -> None:

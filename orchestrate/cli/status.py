@@ -163,6 +163,7 @@ def _state(shard: ShardReport) -> str:
 
 def _shards(benchmark: BenchmarkReport, *, each_shard: bool, with_ages: bool) -> list[str]:
     from orchestrate.cli.tables import age_text, table
+    from orchestrate.refusals import explained
     from orchestrate.scheduler import Knowledge
 
     shown = benchmark.shards if each_shard or len(benchmark.shards) <= _SHARDS_SHOWN else []
@@ -175,7 +176,7 @@ def _shards(benchmark: BenchmarkReport, *, each_shard: bool, with_ages: bool) ->
             age_text(shard.age_s) if with_ages else "",
             shard.job_id or "-",
             # Why the scheduler could not be asked is said once, below.
-            shard.trouble or (shard.detail if shard.knowledge is Knowledge.KNOWN else ""),
+            shard.trouble or (explained(shard.detail) if shard.knowledge is Knowledge.KNOWN else ""),
         ]
         for shard in shown
     ]

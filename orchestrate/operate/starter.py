@@ -67,6 +67,15 @@ def first_row(dataset: Path) -> dict[str, Any]:
     return row
 
 
+def count_rows(dataset: Path) -> int:
+    """How many rows the dataset has; blank lines are none. Raises NotFoundError when it cannot be read."""
+    try:
+        with dataset.open("rb") as file:
+            return sum(1 for line in file if line.strip())
+    except OSError as error:
+        raise NotFoundError(f"cannot be read: {error.strerror}.", "Name a JSONL file.", dataset) from error
+
+
 def has_requests(row: Mapping[str, Any]) -> bool:
     """Whether the row carries its own request, so that it needs no prompt."""
     return "responses_create_params" in row

@@ -25,6 +25,7 @@ from orchestrate.health import runs_in
 from orchestrate.named import named
 from orchestrate.report.samples import FailureExample, RowFigures, failures_in, figures_of, row_files
 from orchestrate.report.sessions import SessionSpan, spans_of
+from orchestrate.rollout_rows import check_rollouts
 from orchestrate.rundir import RunDir, read_plan
 
 
@@ -91,11 +92,14 @@ class RunFacts:
 def gather(text: str, *, content: bool) -> RunFacts:
     """The facts of what ``text`` names: a run, a benchmark of one, a directory of rollouts, or a rollouts file.
 
-    Raises NotFoundError. A shard that cannot be read becomes trouble of that shard.
+    Raises NotFoundError, and RequestError for a file that holds no rollouts. A shard that cannot be read becomes trouble of
+    that shard.
     """
     found = named(text)
     if found.run is None or found.rollouts is not None:
         path = found.path
+        if found.rollouts is not None:
+            check_rollouts(found.rollouts)
         return RunFacts(path.stem if path.is_file() else path.name, path, _facts(_found(path), content=content))
     title = found.run.root.name if found.benchmark is None else f"{found.run.root.name}/{found.benchmark}"
     return RunFacts(title, found.path, _facts(_planned(found.run, found.benchmark), content=content))

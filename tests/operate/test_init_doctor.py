@@ -260,3 +260,34 @@ def test_a_controller_that_does_not_answer_fails_in_one_line(tmp_path: Path, mon
 
     assert found.level is Level.FAIL
     assert "Unable to contact slurm controller" in found.text
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        pytest.param(["--shards", "7", "--repeats", "2"], "--shards: 7 shards for 6 rollouts. Ask for fewer.", id="too-many"),
+        pytest.param(["--shards", "0"], "--shards: must be at least 1, not 0.", id="none"),
+        pytest.param(["--repeats", "-1"], "--repeats: must be at least 1, not -1.", id="less-than-none"),
+    ],
+)
+def test_init_writes_nothing_that_submit_refuses(tmp_path: Path, flags: list[str], told: str) -> None:
+    project = Project(tmp_path / "user", {"type": "local"})
+    rows = dataset(project, {"question": "1+1?", "expected_answer": "2"})
+
+    done = project.gym("init", "new.yaml", "--input", rows, *MODEL, *flags)
+
+    assert done.returncode == 2
+    assert done.stderr == f"gym eval init: {told}\n"
+    assert not (project.root / "new.yaml").exists()
+
+
+@pytest.mark.parametrize("command", [["export", "csv", "sums.jsonl"], ["report", "sums.jsonl"]], ids=["export", "report"])
+def test_a_dataset_is_taken_for_no_rollouts(tmp_path: Path, command: list[str]) -> None:
+    project = Project(tmp_path / "user", {"type": "local"})
+    dataset(project, {"question": "1+1?", "expected_answer": "2"})
+
+    done = project.gym(*command)
+
+    assert done.returncode == 2
+    assert "sums.jsonl: its rows are no rollouts: the first has neither a response nor a reward." in done.stderr
+    assert [path.name for path in project.root.iterdir() if path.is_file()] == ["sums.jsonl"]

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestrate.executors.submitit_local import DetachedLocalExecutor
+from orchestrate.refusals import explained
+from tests.orchestrate.fake_slurm import FakeSlurm
 from tests.orchestrate.project import Project, tree
 
 pytestmark = pytest.mark.timeout(120)
@@ -137,3 +139,35 @@ def test_two_benchmarks_exported_to_one_place_are_refused(project: Project) -> N
     assert "export.atif: a and b would both be exported to /tmp/one" in said
     assert "unknown exporter 'mlflw'" in said
     assert not project.runs.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "fix"),
+    [
+        pytest.param(
+            "Batch job submission failed: Invalid partition name specified",
+            "Change compute's partition (sinfo -s lists them), then run the same command again: it submits what is missing.",
+            id="lasting",
+        ),
+        pytest.param(
+            "Batch job submission failed: Job violates accounting/QOS policy",
+            "Run the same command again: it submits what is missing.",
+            id="passing",
+        ),
+    ],
+)
+def test_a_refusal_that_lasts_says_what_to_change(tmp_path: Path, words: str, fix: str) -> None:
+    slurm = FakeSlurm(tmp_path / "slurm")
+    slurm.program("sbatch", f"echo 'sbatch: error: {words}' >&2; exit 1")
+    project = Project(tmp_path / "user", {"type": "slurm", "walltime": "0:30:00", "partition": "nope"})
+    project.benchmark("math", tasks=2)
+
+    done = project.gym("submit", str(project.write()), env=slurm.env)
+
+    assert done.returncode == 5
+    assert done.stderr.strip().endswith(fix)
+
+
+def test_a_job_that_waits_for_ever_is_explained() -> None:
+    assert explained("PartitionConfig") == "PartitionConfig: it asks for more than its partition has or allows"
+    assert explained("Priority") == "Priority"
