@@ -4,6 +4,7 @@ Promises, on a local POSIX file system and on those network file systems that ho
 
 * ``publish`` and ``staged``: after a crash a reader sees the old file or the new one, never a mixture.
 * ``publish_new``: the same, and a file that somebody else has made meanwhile is never replaced.
+* ``staged_dir``: a whole directory or none. One that may replace another leaves, when it is killed, the old, the new or none.
 * ``discard``: files go one after the other, and none after the lock is lost.
 * ``AppendFile.append``: one write call per batch, newline included; durable after ``sync``.
 * Temporary names are hidden, carry a random part and end in ``.tmp``; ``sweep`` removes those a crash left behind.

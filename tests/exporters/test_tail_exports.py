@@ -182,6 +182,21 @@ def test_the_folder_stands_again_when_the_new_one_cannot_take_its_name(
     assert not list(tmp_path.glob(".*.tmp"))
 
 
+def test_an_export_killed_between_the_old_folder_and_the_new_is_made_again(made: Plan, tmp_path: Path) -> None:
+    fill_all(made, lambda task, _: [failed(terminal=False)] * 3 if task == 0 else answered())
+    finish(made, atif(tmp_path / "atif"))
+    fill(made, 0, lambda task, _: answered() if task == 0 else [])
+    merged = finish(made, {}, retry=RetrySettings(max_attempts=4))
+    assert merged.receipt is not None
+    Ledger(made.merged, "atif", str(tmp_path / "atif"), merged.receipt.output.sha256).start()
+    (tmp_path / "atif").rename(tmp_path / f".atif.{'0' * 16}.tmp")
+
+    result = finish(made, atif(tmp_path / "atif"), retry=RetrySettings(max_attempts=4))
+
+    assert result.exports["atif"].is_success
+    assert [path.name for path in tmp_path.iterdir() if "atif" in path.name] == ["atif"]
+
+
 def test_a_broken_ledger_is_a_failed_export_with_its_line(made: Plan, tmp_path: Path) -> None:
     fill_all(made, lambda *_: answered())
     finish(made, {})
