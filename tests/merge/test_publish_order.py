@@ -179,7 +179,8 @@ def test_a_full_disk_is_told_in_one_line_and_the_next_merge_makes_it_whole(
         with pytest.raises(UnavailableError, match="No space left on device") as caught:
             merge_paths([made.directory], made.merged.rollouts)
 
-    assert str(made.merged.rollouts) in str(caught.value)
+    files = (made.merged.rollouts, made.merged.coverage, made.merged.aggregate, made.merged.receipt)
+    assert str(caught.value).startswith(f"{files[calls]}: ")
     assert (made.merged.rollouts.read_bytes() == b"old\n") is (calls == 0)
     assert check_projection(made.merged).state is ProjectionState.ABSENT
     merge_paths([made.directory], made.merged.rollouts)
