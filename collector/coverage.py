@@ -33,6 +33,9 @@ class Coverage(StrictModel):
     benchmark: str
     run_id: str
     expected: int = Field(ge=0)
+    #: False: nobody says how many there should be, and ``expected`` is the number of those that left a trace. Only a merge
+    #: finds rows like that; the file that it writes says so, and has null for ``expected``.
+    coverage_known: bool = Field(default=True, exclude=True)
     states: dict[RolloutState, int]
     attempts: int = 0
     #: Failed with a terminal failure; part of ``failed``.
@@ -71,8 +74,8 @@ class Coverage(StrictModel):
 
     @property
     def complete(self) -> bool:
-        """Whether every expected rollout completed."""
-        return self.completed == self.expected
+        """Whether every expected rollout completed; False when nobody knows which were expected."""
+        return self.coverage_known and self.completed == self.expected
 
     @property
     def is_final(self) -> bool:
@@ -87,7 +90,9 @@ class Coverage(StrictModel):
     @property
     def bounds(self) -> tuple[float, float] | None:
         """What the mean would be if every unmeasured rollout had reward 0, and 1; None unless all rewards lie in [0, 1]."""
-        if self.reward_sum is None or self.reward_min is None or self.reward_max is None or not self.expected:
+        if not self.coverage_known or not self.expected:
+            return None
+        if self.reward_sum is None or self.reward_min is None or self.reward_max is None:
             return None
         if self.reward_min < 0 or self.reward_max > 1:
             return None

@@ -56,7 +56,7 @@ def coverage_figures(coverage: Coverage) -> dict[str, float | bool | None]:
     """The counts that a score rests on, and its bounds."""
     bounds = coverage.bounds
     return {
-        "expected": coverage.expected,
+        "expected": coverage.expected if coverage.coverage_known else None,
         "completed": coverage.completed,
         **{state.value: count for state, count in coverage.states.items()},
         "attempts": coverage.attempts,

@@ -70,12 +70,18 @@ def check_source(artifacts: RunArtifacts, *, allow_partial: bool) -> None:
         )
     coverage = read_coverage(artifacts)
     if coverage is not None and is_partial(coverage) and not allow_partial:
-        raise ExportError(
-            f"the run is partial: {coverage.completed} of {coverage.expected} rollouts are completed, "
-            f"{coverage.unfinished} are unfinished.",
-            "Finish it, or say allow_partial=true.",
-            artifacts.rollouts,
-        )
+        what, fix = _told_partial(coverage)
+        raise ExportError(what, f"{fix}, or say allow_partial=true.", artifacts.rollouts)
+
+
+def _told_partial(coverage: Coverage) -> tuple[str, str]:
+    """Why the run is partial, and what to do about it."""
+    completed, unfinished = coverage.completed, f"{coverage.unfinished} are unfinished."
+    if coverage.coverage_known:
+        what = f"the run is partial: {completed} of {coverage.expected} rollouts are completed, {unfinished}"
+        return what, "Finish it"
+    what = "there was no inventory to tell how many rollouts were expected"
+    return f"{what}: {completed} are completed, {unfinished}", "Aggregate the rows with their inventory beside them"
 
 
 def _check_digests(wanted: dict[Path, str]) -> None:
@@ -85,8 +91,8 @@ def _check_digests(wanted: dict[Path, str]) -> None:
 
 
 def is_partial(coverage: Coverage) -> bool:
-    """Whether something that belongs to the run may still come."""
-    return coverage.partial or coverage.unfinished > 0
+    """Whether something that belongs to the run may still come, or nobody knows."""
+    return coverage.partial or coverage.unfinished > 0 or not coverage.coverage_known
 
 
 def read_coverage(artifacts: RunArtifacts) -> Coverage | None:
@@ -111,10 +117,21 @@ def parse_coverage(data: bytes, path: Path) -> Coverage:
     from collector.coverage import Coverage  # noqa: PLC0415 - brings the history of rollouts
 
     try:
-        value = jsonl.loads(data)
-        return Coverage.model_validate({key: item for key, item in value.items() if key in Coverage.model_fields})
-    except (ValueError, AttributeError, ValidationError) as error:
+        value: Any = jsonl.loads(data)
+    except ValueError as error:
         raise CorruptArtifactError(path, 0, f"not a coverage file ({' '.join(str(error).split())[:200]}).") from error
+    if not isinstance(value, dict):
+        raise CorruptArtifactError(path, 0, "not a coverage file (not an object).")
+    fields = {key: item for key, item in value.items() if key in Coverage.model_fields}
+    states = fields.get("states")
+    if fields.get("coverage_known") is False and fields.get("expected") is None and isinstance(states, dict):
+        # Of those that are known each is in one state.
+        fields["expected"] = sum(count for count in states.values() if isinstance(count, int))
+    try:
+        return Coverage.model_validate(fields)
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'counts'}: {e['msg']}" for e in error.errors())
+        raise CorruptArtifactError(path, 0, f"not a coverage file ({problems[:200]}).") from error
 
 
 def selected_lines(artifacts: RunArtifacts) -> Iterator[bytes]:

@@ -19,7 +19,7 @@ from exporters.facts import RunFacts, read_run_facts
 from exporters.flatten import coverage_figures
 from exporters.inspect.samples import SCORER, is_measured, sample_of, summary_of
 from exporters.single_file import FileExportConfig, FileExporter, Sink
-from exporters.source import ExportError, read_coverage, selected_lines
+from exporters.source import ExportError, is_partial, read_coverage, selected_lines
 from exporters.strict_rows import Place, RowError, parse_row, place_of
 from exporters.trackers.package import read_config
 
@@ -125,7 +125,7 @@ def _header(artifacts: RunArtifacts, tally: _Tally) -> dict[str, Any]:
     figures = {} if coverage is None else {k: v for k, v in coverage_figures(coverage).items() if v is not None}
     return {
         "version": VERSION,
-        "status": "success" if coverage is None or coverage.unfinished == 0 else "cancelled",
+        "status": "success" if coverage is None or not is_partial(coverage) else "cancelled",
         "eval": _spec(artifacts, tally, facts, created),
         "plan": {"name": "plan", "steps": [], "config": {}},
         "results": {
