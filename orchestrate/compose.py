@@ -15,13 +15,14 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import GrammarParseError, OmegaConfBaseException, UnsupportedInterpolationType
 
-from collector.errors import ConfigError, NotFoundError
+from collector.errors import ConfigError, NotFoundError, StorageError
 
 #: A submit YAML is written by people; more than this is another kind of file.
 _SIZE_LIMIT = 4 << 20
 #: Values after aliases are followed; an alias that contains itself or doubles again and again exceeds it.
 _NODE_LIMIT = 200_000
 _STORE_NAME = "_gym_eval_submit"
+_MERGING: Final = "Error merging override "
 #: OmegaConf's words for a reference that leads nowhere, and what says the same to who wrote it.
 _UNSET: Final = re.compile(r"Environment variable '(.+?)' not found")
 _NO_KEY: Final = re.compile(r"Interpolation key '(.+?)' not found")
@@ -50,7 +51,7 @@ def compose_data(data: dict[str, Any], overrides: Sequence[str], *, folder: Path
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in ``path``. Raises NotFoundError without a file, ConfigError for no mapping, duplicate keys included."""
+    """The mapping in ``path``. Raises NotFoundError without a file, StorageError, or ConfigError for no mapping."""
     try:
         if path.stat().st_size > _SIZE_LIMIT:
             raise ConfigError(f"the file is larger than {_SIZE_LIMIT >> 20} MiB.", "Name the submit YAML.", path)
@@ -60,9 +61,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFoundError("there is no such file.", "Check the path of the YAML file.", path) from error
     except OSError as error:
-        raise ConfigError(
-            f"cannot be read: {(error.strerror or str(error)).lower()}.", "Check the path of the YAML file.", path
-        ) from error
+        what = f"cannot be read: {(error.strerror or str(error)).lower()}."
+        # A directory is a slip of whoever named it; anything else is the disk's.
+        kind = ConfigError if isinstance(error, IsADirectoryError) else StorageError
+        raise kind(what, "Check the path of the YAML file.", path) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 text (byte {error.start}).", "Name the submit YAML.", path) from error
     except yaml.YAMLError as error:
@@ -107,12 +109,23 @@ def _hydra_problem(error: Exception) -> str:
         text = (
             f"{text.partition(' See https')[0].rstrip('.')}. A text with braces, commas or colons keeps quotes: \"{key}='...'\""
         )
+    if text.startswith(_MERGING):
+        return _merge_problem(text.removeprefix(_MERGING), error.__cause__)
     if (told := _reference_problem(error, text)) is not None:
         return told
     text = text.partition(" 3. To sweep over it")[0].partition(" object_type=")[0]
     if isinstance(error, GrammarParseError | UnsupportedInterpolationType):
         text = f"{text.rstrip('.')}: a ${{...}} that is meant for a shell is written \\${{...}}"
     return text if text.endswith((".", "!")) else f"{text}."
+
+
+def _merge_problem(override: str, cause: BaseException | None) -> str:
+    """What Hydra says only in the cause of its error: why the value does not fit what the file has there."""
+    why = _one_line(cause or "it does not fit what is there").partition(" full_key")[0].rstrip(".")
+    if "DictConfig" in why and "ListConfig" in why:
+        here, there = ("a list", "keys with values") if override.endswith("]") else ("keys with values", "a list")
+        why = f"it gives {here} where the file has {there}"
+    return f"override {override!r} cannot be used: {why}."
 
 
 def _reference_problem(error: Exception, text: str) -> str | None:

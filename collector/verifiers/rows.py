@@ -9,6 +9,8 @@ from typing import Any
 def field_of(row: dict[str, Any], name: str) -> Any:
     """The value of ``row[name]``. Raises ValueError naming ``name`` and the row's own fields when it is absent or null."""
     value = row.get(name)
+    if value is None and name in row:
+        raise ValueError(f"the row's field {name!r} is null")
     if value is None:
         fields = sorted(key for key in row if not key.startswith(("_ng_", "responses_create_params")))
         near = difflib.get_close_matches(name, fields, n=1)

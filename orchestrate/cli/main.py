@@ -112,7 +112,8 @@ def _run(name: str, arguments: list[str]) -> int:
         if (told := _storage_problem(error)) is None:
             return _end_without_output(f"gym eval {name}", error)
         print(f"gym eval {name}: {told}", file=sys.stderr)
-        return 5
+        # As for an output that is refused before anything is done: its owner's no, or a disk's.
+        return 4 if isinstance(error, PermissionError) and _target_of(str(error.filename)) != str(error.filename) else 5
     except EOFError:
         print(f"gym eval {name}: the input ended before every question was answered", file=sys.stderr)
         return 2
@@ -147,7 +148,16 @@ def _storage_problem(error: OSError) -> str | None:
     """One line for what a disk or its owner refuses; None for an error that names no file, which is a bug of ours."""
     if error.filename is None or error.strerror is None:
         return None
-    return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}. Mend that, or name another path."
+    return (
+        f"{_target_of(str(error.filename))}: {error.strerror[0].lower()}{error.strerror[1:]}. Mend that, or name another path."
+    )
+
+
+def _target_of(name: str) -> str:
+    """The file that somebody asked for, where ``name`` is what it is called while it is written."""
+    import re
+
+    return re.sub(r"(^|/)\.([^/]+)\.[0-9a-f]{16}\.tmp$", r"\1\2", name)
 
 
 def _unknown(program: str, name: str, choices: list[str]) -> int:

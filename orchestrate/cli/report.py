@@ -14,6 +14,7 @@ def main(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
     from collector import durable
     from collector.errors import RefusedError, UnavailableError
+    from orchestrate.output_place import check_place
     from orchestrate.report.charts import check_library
     from orchestrate.report.gather import gather
     from orchestrate.report.page import render_page
@@ -24,6 +25,7 @@ def main(argv: list[str]) -> int:
     if target.suffix.lower() not in {".html", ".htm"}:
         # A report must not land on a run's own file by a slip of the hand.
         raise RefusedError("a report's name ends in .html.", "Choose another name for -o.", target)
+    check_place(target)
     run = gather(args.run, content=args.content)
     made_at = datetime.now(UTC).isoformat(sep=" ", timespec="minutes")
     page = render_page(run, content=args.content, version=package_version(), made_at=made_at)

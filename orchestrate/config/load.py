@@ -117,14 +117,14 @@ def _meaning_problems(data: Mapping[str, Any]) -> list[str]:
     """Problems between keys, looked for in plain data so that they are reported together with wrong keys."""
     problems: list[str] = []
     compute, services, driver = (_mapping(data, key) for key in ("compute", "services", "driver"))
-    if "compute" in data and len(compute) != 1:
+    if isinstance(data.get("compute"), dict) and len(compute) != 1:
         problems.append(f"compute: needs exactly one entry, not {len(compute)}")
     benchmarks = _mapping(driver, "benchmarks")
-    if "benchmarks" in driver and not benchmarks:
+    if driver.get("benchmarks") == {}:
         problems.append("driver.benchmarks: is empty: name at least one benchmark")
     problems += name_problems(map(str, benchmarks), prefix="driver.benchmarks")
     policy = driver.get("policy_model")
-    if isinstance(policy, str) and policy not in services:
+    if isinstance(policy, str) and policy not in services and isinstance(data.get("services", {}), dict):
         hint = unknown_name_hint(policy, sorted(map(str, services))).rstrip(".")
         problems.append(f"driver.policy_model: no service {policy!r}. {hint}")
     named = services.get(policy) if isinstance(policy, str) else None

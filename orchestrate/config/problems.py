@@ -15,6 +15,15 @@ from collector.registry import unknown_name_hint
 _REQUEST_PARAMETERS: Final = frozenset(
     {"max_output_tokens", "max_tokens", "temperature", "top_p", "seed", "reasoning", "tools", "tool_choice", "instructions"}
 )
+#: What pydantic says of a value's form in words of Python.
+_FORMS: Final[Mapping[str, str]] = {
+    "dict_type": "must be keys with values",
+    "model_type": "must be keys with values",
+    "model_attributes_type": "must be keys with values",
+    "list_type": "must be a list",
+    "path_type": "must be a path, written as text",
+    "string_type": "must be a text",
+}
 _REQUEST: Final = "responses_create_params"
 
 
@@ -47,8 +56,8 @@ def _problem(details: ErrorDetails, model: type[BaseModel], prefix: str) -> str:
             return f"{place.path}.type: unknown type. {unknown_name_hint(context['tag'], choices)}".rstrip(".")
         case "union_tag_not_found":
             return f"{place.path}.type: is missing"
-        case _:
-            message = details["msg"].removeprefix("Value error, ")
+        case kind:
+            message = _FORMS.get(kind) or details["msg"].removeprefix("Value error, ")
             return f"{place.path}: {message[:1].lower()}{message[1:]}"
 
 

@@ -186,3 +186,22 @@ def test_an_interrupt_before_a_command_is_known_is_silent(
 
     assert main(["eval", "status"]) == 130
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        pytest.param(PermissionError(13, "Permission denied", "/x/.eval.yaml.0123456789abcdef.tmp"), 4, id="owner"),
+        pytest.param(OSError(30, "Read-only file system", "/x/.eval.yaml.0123456789abcdef.tmp"), 5, id="disk"),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_told_by_its_own_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: OSError, code: int
+) -> None:
+    def refused(_name: str) -> None:
+        raise error
+
+    monkeypatch.setattr(importlib, "import_module", refused)
+
+    assert main(["eval", "init"]) == code
+    assert capsys.readouterr().err.startswith("gym eval init: /x/eval.yaml: ")

@@ -168,3 +168,20 @@ def test_a_reference_to_nothing_is_told_under_its_key(tmp_path: Path, text: str,
 
     assert str(caught.value).startswith(f"{path}: {told}")
     assert "interpolation" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "why"),
+    [
+        pytest.param("a=[]", "it gives a list where the file has keys with values", id="list"),
+        pytest.param("c={d: 1}", "it gives keys with values where the file has a list", id="keys"),
+    ],
+)
+def test_an_override_of_another_form_says_why_it_does_not_fit(tmp_path: Path, override: str, why: str) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("a: {b: 1}\nc: [2]\n")
+
+    with pytest.raises(ConfigError) as caught:
+        compose_file(path, [override])
+
+    assert str(caught.value) == f"{path}: override {override!r} cannot be used: {why}."

@@ -305,3 +305,29 @@ def test_an_empty_path_is_not_the_current_directory(key: str) -> None:
     place[name] = ""
 
     assert f"{key}: must not be empty" in problem(data)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        pytest.param("services", [], "services: must be keys with values.", id="services"),
+        pytest.param("compute", [], "compute: must be keys with values.", id="compute"),
+        pytest.param("job", [], "job: must be keys with values.", id="section"),
+        pytest.param("driver.benchmarks", [], "driver.benchmarks: must be keys with values.", id="benchmarks"),
+        pytest.param(
+            "driver.benchmarks.math.run.prompt_config",
+            ["a"],
+            "driver.benchmarks.math.run.prompt_config: must be a path, written as text.",
+            id="path",
+        ),
+    ],
+)
+def test_a_value_of_a_wrong_form_is_one_problem_in_plain_words(key: str, value: object, told: str) -> None:
+    data = config()
+    *sections, name = key.split(".")
+    place = data
+    for section in sections:
+        place = place[section]
+    place[name] = value
+
+    assert problem(data) == f"submit.yaml: {told}"

@@ -11,6 +11,7 @@ import uvloop
 from collector.errors import ConfigError
 from collector.outcomes import Answer, Failure, FailureKind, Verdict
 from collector.verifiers import patterns
+from collector.verifiers.rows import field_of
 from tests.verifiers.grading import grade, reward, verifier_of
 
 
@@ -108,3 +109,8 @@ def test_a_row_that_cannot_be_graded_is_refused_before_dispatch(
         grade(settings, "x", **row)
 
     assert named in str(refusal.value)
+
+
+def test_a_field_that_is_null_is_not_called_absent() -> None:
+    with pytest.raises(ValueError, match=r"^the row's field 'expected_answer' is null$"):
+        field_of({"expected_answer": None, "question": "?"}, "expected_answer")
