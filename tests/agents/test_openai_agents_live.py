@@ -125,7 +125,6 @@ def test_a_probe_tells_another_model_from_a_server_that_is_not_ready(model_serve
     [
         pytest.param({"policy_base_url": None}, "policy_base_url", id="no-url"),
         pytest.param({"policy_base_url": "ftp://x/v1"}, "policy_base_url", id="ftp"),
-        pytest.param({"policy_base_url": "http://x:99999/v1"}, "policy_base_url", id="port"),
         pytest.param({"agent": {"type": "openai_chat", "api_key_env": "NOT_SET_HERE"}}, "NOT_SET_HERE", id="unset-variable"),
         pytest.param({"policy_api_key": "sk-1\nX-Evil: 1"}, "control character", id="line-break-in-key"),
     ],

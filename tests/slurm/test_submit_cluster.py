@@ -52,10 +52,11 @@ def test_a_second_submit_submits_nothing(project: Project, slurm: SlurmCluster) 
     said = project.submit()
 
     assert "2 with a job already" in said
-    assert {job.name for job in slurm.squeue("-t", "all")} == before
+    # Slurm forgets jobs of before meanwhile; what counts is that no new one is there.
+    assert {job.name for job in slurm.squeue("-t", "all")} <= before
     slurm.wait_for(lambda: finished(project), 60)
     assert "2 final" in project.submit()
-    assert {job.name for job in slurm.squeue("-t", "all")} == before
+    assert {job.name for job in slurm.squeue("-t", "all")} <= before
 
 
 def test_a_dry_run_creates_nothing_and_shows_the_script(project: Project, slurm: SlurmCluster) -> None:

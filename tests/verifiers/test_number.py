@@ -101,7 +101,7 @@ def test_the_verdict_shows_what_was_extracted() -> None:
     ("row", "named"),
     [
         pytest.param({"answer": 5, "expected_anser": 5}, "Did you mean 'expected_anser'? its fields are: answer", id="missing"),
-        pytest.param({"expected_answer": None}, "no field 'expected_answer'", id="null"),
+        pytest.param({"expected_answer": None}, "field 'expected_answer' is null", id="null"),
         pytest.param({"expected_answer": True}, "holds no number", id="bool"),
         pytest.param({"expected_answer": "five"}, "holds no number", id="word"),
         pytest.param({"expected_answer": [5]}, "holds no number", id="list"),
