@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, Self
+from typing import Final, Literal, Self, TypeVar
 
 import orjson
 from pydantic import Field, model_validator
 
-from collector.codes import CLOSED_CODES, OPEN_CODES, Past
+from collector.codes import CLOSED_CODES, OPEN_CODES, Code, Past
 from collector.history import History
 from collector.inventory import Inventory
 from collector.manifest import Manifest
 from collector.outcomes import RolloutState
 from collector.retry import COMPLETED, is_exhausted_by_interruption, is_suspect, is_terminal, may_dispatch, state_under
+from collector.scores import exact_sum
 from collector.settings import RetrySettings, StrictModel
 
+K = TypeVar("K")
+
 FORMAT: Final = 1
+#: Codes of rollouts that left once and may leave again.
+_TRIED: Final = OPEN_CODES - {Code.NEVER}
 #: Suspects named in a report; more would hide them.
 MOST_SUSPECTS: Final = 20
 
@@ -50,7 +54,7 @@ class Coverage(StrictModel):
     unfinished: int = 0
     #: Latest failures of ``failed`` and ``exhausted`` rollouts, by kind.
     failures_by_kind: dict[str, int] = Field(default_factory=dict)
-    #: Sum, smallest and largest of the measured rewards; null when nothing was measured.
+    #: Sum, smallest and largest of the measured rewards; null when nothing was measured, and a sum beyond all floats, too.
     reward_sum: float | None = None
     reward_min: float | None = None
     reward_max: float | None = None
@@ -119,11 +123,15 @@ class Coverage(StrictModel):
 
 
 def count(history: History, manifest: Manifest, inventory: Inventory, retry: RetrySettings) -> Coverage:
-    """The coverage of one shard. Looks at each rollout that may be open, and only counts those that are closed."""
+    """The coverage of one shard. Looks at each rollout that was tried and may be open, and only counts the others."""
     states = {state: history.codes.count(code) for code, state in CLOSED_CODES.items()}
     tally = _Tally(Counter(states))
+    if never := history.codes.count(Code.NEVER):
+        # Nothing is known of any of them, so what is decided for one is decided for all.
+        first = history.codes.index(Code.NEVER)
+        tally.add(first, history.past(first), retry, alike=never)
     for index, code in enumerate(history.codes):
-        if code in OPEN_CODES:
+        if code in _TRIED:
             tally.add(index, history.past(index), retry)
     scores = history.scores()
     return Coverage(
@@ -153,12 +161,13 @@ class _Tally:
     unfinished: int = 0
     suspects: list[int] = field(default_factory=list[int])
 
-    def add(self, index: int, past: Past, retry: RetrySettings) -> None:
+    def add(self, index: int, past: Past, retry: RetrySettings, *, alike: int = 1) -> None:
+        """Count rollout ``index``, and as many with the same past as make ``alike`` of them; none of these is suspect."""
         state = state_under(past, retry)
-        self.states[state] += 1
-        self.terminal += state is RolloutState.FAILED and is_terminal(past, retry)
-        self.by_interruption += is_exhausted_by_interruption(past, retry)
-        self.unfinished += may_dispatch(past, retry)
+        self.states[state] += alike
+        self.terminal += alike * (state is RolloutState.FAILED and is_terminal(past, retry))
+        self.by_interruption += alike * is_exhausted_by_interruption(past, retry)
+        self.unfinished += alike * may_dispatch(past, retry)
         if is_suspect(past):
             self.suspects.append(index)
 
@@ -166,22 +175,33 @@ class _Tally:
 def total(parts: Iterable[Coverage]) -> Coverage:
     """The sum over shards of one benchmark. ``parts`` is not empty."""
     shards = list(parts)
+    states = _summed(part.states for part in shards)
     sums = [part.reward_sum for part in shards if part.reward_sum is not None]
+    # A part can have scores and no sum: then nobody knows the whole.
+    is_known = bool(sums) and len(sums) == sum(part.measured > 0 for part in shards)
     return Coverage(
         benchmark=shards[0].benchmark,
         run_id=shards[0].run_id,
         partial=any(part.partial for part in shards),
         expected=sum(part.expected for part in shards),
-        states={state: sum(part.states.get(state, 0) for part in shards) for state in RolloutState},
+        states={state: states[state] for state in RolloutState},
         attempts=sum(part.attempts for part in shards),
         failed_terminally=sum(part.failed_terminally for part in shards),
         exhausted_by_interruption=sum(part.exhausted_by_interruption for part in shards),
         suspects=[name for part in shards for name in part.suspects][:MOST_SUSPECTS],
         truncated=sum(part.truncated for part in shards),
         unfinished=sum(part.unfinished for part in shards),
-        failures_by_kind=dict(sorted(sum((Counter(part.failures_by_kind) for part in shards), Counter[str]()).items())),
-        reward_sum=math.fsum(sums) if sums else None,
+        failures_by_kind=dict(sorted(_summed(part.failures_by_kind for part in shards).items())),
+        reward_sum=exact_sum(sums) if is_known else None,
         reward_min=min((part.reward_min for part in shards if part.reward_min is not None), default=None),
         reward_max=max((part.reward_max for part in shards if part.reward_max is not None), default=None),
         identity_verified=all(part.identity_verified for part in shards),
     )
+
+
+def _summed(parts: Iterable[Mapping[K, int]]) -> Counter[K]:
+    found: Counter[K] = Counter()
+    for part in parts:
+        for key, number in part.items():
+            found[key] += number
+    return found

@@ -86,6 +86,11 @@ class Inventory:
         """Keep less in memory: from now on a rollout's task and repeat are read from its line."""
         self._keys = array("q")
 
+    @property
+    def keys(self) -> array[int]:
+        """``task << 32 | repeat`` of every rollout, unless they were forgotten; not to be changed."""
+        return self._keys
+
     def task(self, index: int) -> int:
         """The task number of rollout ``index``."""
         return self._key(index) >> 32

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from itertools import compress
 from sys import intern
 from typing import TypeAlias
 
@@ -62,7 +63,8 @@ class RolloutTable:
         """The rewards of all measured rollouts, added up."""
         if not self._keeps_rows:
             return self._scores
-        return Scores.of(r for r, code in zip(self.rewards, self.codes, strict=True) if code == Code.MEASURED)
+        is_measured = map(_MEASURED.__eq__, self.codes)
+        return Scores.of(array("d", compress(self.rewards, is_measured)))
 
     def failure_place(self, index: int) -> Place | None:
         """Where the failures file has the latest recorded outcome of an open rollout; None when it has none."""

@@ -20,15 +20,14 @@ from collector import durable
 from merge.attempts import read_attempts
 from merge.counting import Zeros
 from merge.fan_out import run_tasks
+from merge.groups import group_metrics, parts_of_tasks
 from merge.metrics import (
     WEIGHTING,
     Metrics,
     across_repeats,
     coverage_metrics,
     field_metrics,
-    group_metrics,
     key_metrics,
-    parts_of_tasks,
     repeat_metrics,
 )
 from merge.passes import pass_metrics, subset_metrics

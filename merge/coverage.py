@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from array import array
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any, TypedDict
@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 import orjson
 
 from collector.coverage import Coverage, total
+from collector.scores import exact_sum
 from merge.identity import Inputs
 from merge.shards import ShardView
 
@@ -28,7 +29,7 @@ class RewardFacts(TypedDict):
 def reward_facts(rewards: Sequence[float]) -> RewardFacts:
     """Sum, smallest and largest of ``rewards``. The sum is rounded once, so that it is the same in any order."""
     return RewardFacts(
-        reward_sum=math.fsum(rewards) if rewards else None,
+        reward_sum=exact_sum(rewards) if rewards else None,
         reward_min=min(rewards, default=None),
         reward_max=max(rewards, default=None),
     )
@@ -37,7 +38,7 @@ def reward_facts(rewards: Sequence[float]) -> RewardFacts:
 def total_coverage(shards: Sequence[ShardView], inputs: Inputs, *, is_partial: bool) -> Coverage:
     """The sum over ``shards``; rollouts of missing shards are expected, unfinished and in state ``unknown``."""
     summed = total(shard.coverage for shard in shards).with_unknown(inputs.missing_rollouts)
-    rewards = list(chain.from_iterable(shard.rewards for shard in shards))
+    rewards = array("d", chain.from_iterable(shard.rewards for shard in shards))
     return summed.model_copy(update={"partial": is_partial, **reward_facts(rewards)})
 
 

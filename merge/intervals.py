@@ -61,11 +61,13 @@ def difference_interval(base: Sequence[float], candidate: Sequence[float]) -> In
     if first is None or second is None:
         return None
     delta = mean_of(candidate) - mean_of(base)
-    parts = (first**2 / len(base), second**2 / len(candidate))
-    if not any(parts):
+    if not first and not second:
         return Interval(delta, delta)
+    # Squares of the largest and of the smallest floats are none; those of a power of two below are exact.
+    scale = math.ldexp(1.0, math.frexp(max(first, second))[1] - 1)
+    parts = ((first / scale) ** 2 / len(base), (second / scale) ** 2 / len(candidate))
     freedom = sum(parts) ** 2 / (parts[0] ** 2 / (len(base) - 1) + parts[1] ** 2 / (len(candidate) - 1))
-    reach = t_quantile(freedom) * math.sqrt(sum(parts))
+    reach = t_quantile(freedom) * math.sqrt(sum(parts)) * scale
     return Interval(delta - reach, delta + reach)
 
 

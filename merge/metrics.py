@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -18,7 +17,6 @@ import numpy as np
 from collector import rows
 from merge.figures import NO_FIGURES, Summary, in_order, mean_of, quantile, summarize
 from merge.intervals import mean_interval, range_of
-from merge.select import task_of
 from merge.table import RowTable
 
 Metrics: TypeAlias = dict[str, float | int | None]
@@ -42,37 +40,6 @@ def field_metrics(table: RowTable) -> Metrics:
         means = array("d", map(mean_of, rewards_by_task(table)))
         metrics[f"mean_of_tasks/{REWARD}"] = mean_of(means) if means else None
     return metrics
-
-
-def group_metrics(table: RowTable, inventory: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """One entry for each task of ``inventory``: counts, rollouts and five figures a field.
-
-    ``inventory`` holds rising keys: of all rollouts, or of some whole tasks that follow each other.
-    """
-    keys = table.keys
-    begin = bisect_left(keys, inventory[0]) if inventory else 0
-    last = bisect_right(keys, inventory[-1], begin) if inventory else 0
-    columns = {name: table.column(name)[begin:last] for name in table.fields}
-    figures = [(_names_of(name), column, is_whole(column)) for name, column in columns.items()]
-    rewards = columns.get(REWARD) or array("d", [math.nan]) * (last - begin)
-    keys = keys[begin:last]
-    begin = 0
-    for task, expected in groupby(inventory, key=task_of):
-        count = sum(1 for _ in expected)
-        end = bisect_left(keys, (task + 1) << 32, begin)
-        group = _group(task, count, keys[begin:end], rewards[begin:end])
-        for names, column, whole in figures:
-            values = column[begin:end] if whole else present(column[begin:end])
-            group.update(zip(names, summarize(values) or NO_FIGURES, strict=True))
-        yield group
-        begin = end
-
-
-def parts_of_tasks(inventory: Sequence[int], size: int) -> list[slice]:
-    """``inventory`` (rising keys) in parts of at most ``size`` tasks, none of which is divided."""
-    tasks = np.asarray(inventory) >> 32
-    starts = np.flatnonzero(np.diff(tasks, prepend=-1))[::size].tolist()
-    return [slice(begin, end) for begin, end in zip(starts, [*starts[1:], len(tasks)], strict=True)]
 
 
 def repeat_metrics(table: RowTable, inventory: Sequence[int]) -> list[dict[str, Any]]:
@@ -165,11 +132,6 @@ def present(column: Iterable[float]) -> array[float]:
     return array("d", values[~np.isnan(values)].tobytes())
 
 
-def is_whole(column: Sequence[float]) -> bool:
-    """Whether every value of ``column`` is there. Sums are NaN when a part is, and infinite only for huge numbers."""
-    return not math.isnan(sum(column))
-
-
 def rewards_by_task(table: RowTable) -> Iterator[array[float]]:
     """The rewards of each task that has one, in the order of its repeats."""
     keys, rewards = np.asarray(table.keys), np.asarray(table.column(REWARD))
@@ -179,26 +141,12 @@ def rewards_by_task(table: RowTable) -> Iterator[array[float]]:
 
 
 def _summary_of(name: str, values: Sequence[float]) -> Metrics:
-    return dict(zip(_names_of(name), summarize(values) or NO_FIGURES, strict=True))
+    return dict(zip(names_of(name), summarize(values) or NO_FIGURES, strict=True))
 
 
-def _names_of(field: str) -> tuple[str, ...]:
+def names_of(field: str) -> tuple[str, ...]:
+    """What the five figures of ``field`` are called."""
     return tuple(f"{figure}/{field}" for figure in Summary._fields)
-
-
-def _group(task: int, expected: int, keys: Sequence[int], rewards: Sequence[float]) -> dict[str, Any]:
-    return {
-        rows.TASK_INDEX: task,
-        "num_rollouts": len(keys),
-        "expected_num_rollouts": expected,
-        "missing_num_rollouts": expected - len(keys),
-        "reward_profile_completion_pct": 100 * len(keys) / expected if expected else None,
-        # orjson writes NaN as null: a rollout without a reward.
-        "rollout_infos": [
-            {"rollout_id": f"{task}:{key & 0xFFFFFFFF}", rows.ROLLOUT_INDEX: key & 0xFFFFFFFF, REWARD: reward}
-            for key, reward in zip(keys, rewards, strict=True)
-        ],
-    }
 
 
 def _repeat_summary(name: str, values: Sequence[float]) -> Metrics:

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from merge.figures import in_order, mean_of, quantile
+from merge.figures import deviation, in_order, mean_of, quantile
 from merge.metrics import Metrics, present
 from merge.row_numbers import PERFORMANCE
 from merge.table import RowTable
@@ -47,12 +47,11 @@ def performance_metrics(table: RowTable) -> Metrics:
 def _turns(values: array[float]) -> Metrics:
     if not values:
         return {}
-    mean = mean_of(values)
     return {
-        "mean_num_turns": mean,
+        "mean_num_turns": mean_of(values),
         "median_num_turns": _at(values, 0.5),
         # Of the population, as there; all other deviations in the file are those of samples.
-        "std_num_turns": math.sqrt(math.fsum(np.square(np.asarray(values) - mean).data) / len(values)),
+        "std_num_turns": deviation(values, of_population=True),
         "min_num_turns": min(values),
         "p90_num_turns": _at(values, 0.9),
         "max_num_turns": max(values),

@@ -20,7 +20,7 @@ from collector.history import History
 from collector.manifest import Manifest
 from collector.settings import RetrySettings
 from collector.store import RolloutStore
-from merge.select import SelectedRows, key_of, select_rows
+from merge.select import SelectedRows, select_rows
 
 #: Reads of a shard that changes meanwhile; one that never rests is refused when its payload is checked.
 _READS: Final = 3
@@ -98,7 +98,7 @@ def _read_once(artifacts: RunArtifacts, retry: RetrySettings) -> ShardView:
     marks = {path: FileMark.of(path) for path in files if path.exists()}
     with RolloutStore.read(artifacts) as store:
         history, inventory = store.history, store.inventory
-        keys = array("q", (key_of(inventory.task(i), inventory.repeat(i)) for i in range(len(inventory))))
+        keys = inventory.keys
         codes = np.frombuffer(history.codes, dtype=np.uint8)
         # A rollout that was planned anew is the other shard's.
         ordered = _keys_of(keys, codes != Code.MOVED)
@@ -131,6 +131,14 @@ def _digest(history: History) -> str:
     hasher = hashlib.sha256(bytes(history.codes))
     for column in (history.latest, history.offsets, history.lengths, history.checksums):
         hasher.update(column.tobytes())
-    for recorded in history.recorded:
-        hasher.update(recorded.to_bytes((recorded.bit_length() + 7) // 8 + 1, "little"))
+    hasher.update(_encoded_numbers(history.recorded))
     return hasher.hexdigest()
+
+
+def _encoded_numbers(numbers: bytearray | list[int]) -> bytes:
+    """Each of ``numbers`` as its bytes, the least first, and a zero; 0 is that zero alone."""
+    if isinstance(numbers, list):
+        return b"".join(number.to_bytes((number.bit_length() + 7) // 8 + 1, "little") for number in numbers)
+    pairs = np.zeros((len(numbers), 2), dtype=np.uint8)
+    pairs[:, 0] = numbers
+    return pairs[np.stack([pairs[:, 0] != 0, np.ones(len(numbers), dtype=np.bool_)], axis=1)].tobytes()

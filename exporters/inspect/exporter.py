@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import zipfile
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from exporters.single_file import FileExportConfig, FileExporter, Sink
 from exporters.source import ExportError, is_partial, read_coverage, selected_lines
 from exporters.strict_rows import Place, RowError, parse_row, place_of
 from exporters.trackers.package import read_config
+from merge.figures import mean_of
 
 #: The format of inspect_ai's logs that is written.
 VERSION: Final = 2
@@ -157,7 +157,7 @@ def _spec(artifacts: RunArtifacts, tally: _Tally, facts: RunFacts, created: str)
 
 def _score(tally: _Tally) -> dict[str, Any]:
     measured = len(tally.rewards)
-    mean = math.fsum(tally.rewards) / measured
+    mean = mean_of(tally.rewards)
     return {
         "name": SCORER,
         "scorer": SCORER,

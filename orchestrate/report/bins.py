@@ -12,6 +12,7 @@ from merge.figures import mean_of, quantile
 _BINS: Final = 20
 #: Values up to this quantile share the bins; a single outlier would push all others into the first one.
 _INSIDE: Final = 0.99
+_LONG: Final = 1e15
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +44,11 @@ def _binned(ordered: Sequence[float], figures: tuple[tuple[str, str], ...]) -> D
     low, high = ordered[0], quantile(ordered, _INSIDE)
     if ordered[-1] - low <= 2 * (high - low) or high == low:
         high = ordered[-1]
-    step = (high - low) / _BINS
+    # The distance of two numbers at both ends of all floats would be none.
+    step = high / _BINS - low / _BINS
     counts = [0] * _BINS
     for value in ordered:
-        counts[min(_BINS - 1, int((value - low) / step)) if step else 0] += 1
+        counts[min(_BINS - 1, int(value / step - low / step)) if step else 0] += 1
     labels = [short(low + step * i) for i in range(_BINS)]
     if high < ordered[-1]:
         labels[-1] = f"≥ {labels[-1]}"
@@ -64,5 +66,5 @@ def ticks(most: float, *, whole: bool = False) -> list[float]:
 
 
 def short(value: float) -> str:
-    """Three digits, thousands separated."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    """Three digits, thousands separated; with a power of ten what would be a long row of digits."""
+    return f"{value:,.0f}" if 1000 <= abs(value) < _LONG else f"{value:.3g}"

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from collector.coverage import Coverage
 from collector.outcomes import RolloutState
+from merge.figures import mean_of
 from merge.health.checks import Verdict
 from orchestrate.counted import counted
 from orchestrate.report import charts
@@ -89,7 +90,7 @@ def _score(facts: BenchmarkFacts) -> dict[str, str]:
     """The score with what it rests on; never one without the other."""
     coverage, rewards = facts.coverage, facts.figures.rewards
     if coverage is None:
-        mean = short(sum(rewards) / len(rewards)) if rewards else "no score"
+        mean = short(mean_of(rewards)) if rewards else "no score"
         return {
             "score": mean, "rests_on": counted(len(rewards), "scored row"), "share": "",
             "bounds": "These rows have no journal: how many were expected is not known.", "notes": "",

@@ -119,7 +119,7 @@ def test_scores_add_up_without_rounding_in_whatever_order(rewards: list[float]) 
     scores = Scores.of(rewards)
 
     assert scores.total == (math.fsum(rewards) if rewards else None)
-    assert Scores.of(reversed(rewards)).total == scores.total
+    assert Scores.of(rewards[::-1]).total == scores.total
     assert (scores.low, scores.high, scores.count) == (min(rewards, default=None), max(rewards, default=None), len(rewards))
 
 
