@@ -12,7 +12,8 @@ import msgspec
 
 from collector import jsonl
 from merge.row_blocks import RowBlock
-from merge.row_plans import RowPlans, number_names
+from merge.row_decoders import COST, COSTS, Object, decode_any, number_names, usage_of
+from merge.row_plans import ExactPlan, RowPlans
 
 _LARGEST: Final = sys.float_info.max
 #: Marks in the column of answers: the row has none, and there is no row at all.
@@ -20,38 +21,14 @@ NO_ANSWER: Final = 0
 NO_ROW: Final = 1
 #: A row that belongs to no subset.
 NO_SUBSET: Final = 0
-#: What NeMo Gym writes of a rollout's cost, and how the columns of its numbers begin, which are no metrics by themselves.
-_COST: Final = "ng_perf"
+#: How the columns of a rollout's cost begin, which are no metrics by themselves.
 PERFORMANCE: Final = "_ng_perf/"
 #: What a reply of the model is called in a row that says what was read out of it.
 EXTRACTED: Final = "extracted_answer"
 
-
-class _Skipped(msgspec.Struct, frozen=True, gc=False):
-    """An object whose members nobody asks for; the decoder passes over them."""
-
-
-#: Lists are cut into raw members, objects are passed over: a row costs a third of what decoding it costs.
-_Member: TypeAlias = int | float | bool | str | list[msgspec.Raw] | None
-_Any: TypeAlias = _Member | _Skipped
-
-
-class _Object(msgspec.Struct, frozen=True, gc=False):
-    """Any object of a row: ``usage`` matters where it is the response, all else where it is ``ng_perf``."""
-
-    usage: dict[str, _Member | _Skipped] | _Member = None
-    num_turns: _Any = None
-    token_observability_coverage: _Any = None
-    prompt_tokens: _Any = None
-    cached_prompt_tokens: _Any = None
-    completion_tokens: _Any = None
-    reasoning_tokens: _Any = None
-    total_latency_ms: _Any = None
-
-
-_COSTS: Final = tuple(name for name in _Object.__struct_fields__ if name != "usage")
-_decoder: msgspec.json.Decoder[dict[str, _Member | _Object]] = msgspec.json.Decoder(dict[str, _Member | _Object])
 _EMPTY: Final[dict[str, Any]] = {}
+#: Rows that are read without a guess after one whose shape was guessed wrong.
+_AFTER_A_MISS: Final = 16
 
 
 class _ExactReaderNeededError(ValueError):
@@ -95,11 +72,15 @@ class NumberReader:
         #: One object for equal fields, as in the plans.
         self._with_cost: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._plans = RowPlans()
+        #: Of the row before: the next one is nearly always like it.
+        self._exact: ExactPlan | None = None
+        self._fields: tuple[str, ...] = ()
+        self._without_guess = 0
 
     def read(self, block: RowBlock) -> RowNumbers:
         """The numbers of every row in ``block``."""
         try:
-            return self._columns(block.keys, [self._read(row) for row in map(_decoder.decode, block.lines)])
+            return self._columns(block.keys, list(map(self._read, block.lines)))
         except _UNUSUAL:
             return self._columns(block.keys, list(self._one_by_one(block.lines)))
 
@@ -111,21 +92,41 @@ class NumberReader:
             made.subsets.extend([NO_SUBSET if name is None else _name_number(name) for name in names])
         return made
 
-    def _read(self, row: dict[str, Any]) -> _Found:
-        response = row.get("response")
-        found = response.usage if type(response) is _Object else None
-        usage: dict[str, Any] = found if type(found) is dict else _EMPTY
-        fields, own, of_usage = self._plans.plan(row, usage)
-        values = own(row) + of_usage(usage)
-        cost = row.get(_COST)
-        if type(cost) is _Object:
-            fields, values = self._costed(fields, values, {name: getattr(cost, name) for name in _COSTS})
+    def _read(self, line: memoryview) -> _Found:
+        exact = self._exact
+        if exact is None:
+            return self._read_any(line)
+        if self._without_guess:
+            self._without_guess -= 1
+            return self._read_any(line)
+        try:
+            row = exact.decode(line)
+        except msgspec.ValidationError:
+            self._without_guess = _AFTER_A_MISS
+            return self._read_any(line)
+        fields, values = self._fields, exact.numbers(row)
+        if exact.cost is not None:
+            fields, values = self._costed(fields, values, _costs(exact.cost(row)))
+        is_masked = exact.is_masked is not None and exact.is_masked(row)
+        answer = None if exact.answer is None else _answer_number(exact.answer(row))
+        return fields, values, is_masked, answer, None if exact.subset is None else _subset_name(exact.subset(row))
+
+    def _read_any(self, line: memoryview) -> _Found:
+        row = decode_any(line)
+        usage = usage_of(row)
+        plan = self._plans.plan(row, usage)
+        plan.see(row, answer=self._answer_field, subset=self._subset_field)
+        self._exact, self._fields = plan.exact, plan.fields
+        fields, values = plan.fields, plan.own(row) + plan.of_usage(usage)
+        cost = row.get(COST)
+        if type(cost) is Object:
+            fields, values = self._costed(fields, values, _costs(cost))
         return fields, values, row.get("mask_sample") is True, self._answer(row), self._subset(row)
 
     def _costed(
         self, fields: tuple[str, ...], values: tuple[float, ...], cost: dict[str, Any]
     ) -> tuple[tuple[str, ...], tuple[float, ...]]:
-        numbers = {PERFORMANCE + name: value for name, value in _plain_numbers(cost).items() if name in _COSTS}
+        numbers = {PERFORMANCE + name: value for name, value in _plain_numbers(cost).items() if name in COSTS}
         every = (*fields, *numbers)
         return self._with_cost.setdefault(every, every), (*values, *numbers.values())
 
@@ -133,13 +134,12 @@ class NumberReader:
         return _answer_number(row[self._answer_field]) if self._answer_field in row else None
 
     def _subset(self, row: dict[str, Any]) -> str | None:
-        value = None if self._subset_field is None else row.get(self._subset_field)
-        return str(value) if value and isinstance(value, str | int | float) else None
+        return None if self._subset_field is None else _subset_name(row.get(self._subset_field))
 
     def _one_by_one(self, lines: Sequence[memoryview]) -> Iterator[_Found]:
         for line in lines:
             try:
-                found = self._read(_decoder.decode(line))
+                found = self._read_any(line)
                 array("d", found[1])
             except _UNUSUAL:
                 found = self._read_exactly(bytes(line))
@@ -151,7 +151,7 @@ class NumberReader:
         response = row.get("response")
         usage = response.get("usage") if isinstance(response, dict) else None
         numbers = {**_plain_numbers(row), **_plain_numbers(usage if isinstance(usage, dict) else _EMPTY)}
-        cost = row.get(_COST)
+        cost = row.get(COST)
         fields, values = self._costed(tuple(numbers), tuple(numbers.values()), cost if isinstance(cost, dict) else _EMPTY)
         return fields, values, row.get("mask_sample") is True, self._answer(row), self._subset(row)
 
@@ -192,6 +192,14 @@ def pad(column: array[float], count: int) -> None:
         column.extend([math.nan] * (count - len(column)))
 
 
+def _costs(cost: Object) -> dict[str, Any]:
+    return {name: getattr(cost, name) for name in COSTS}
+
+
+def _subset_name(value: object) -> str | None:
+    return str(value) if value and isinstance(value, str | int | float) else None
+
+
 def _name_number(name: str) -> int:
     return hash(name) or 1
 
@@ -202,7 +210,7 @@ def _answer_number(answer: object) -> int:
         return NO_ANSWER
     if type(answer) is str:
         return hash(answer) or 2
-    if isinstance(answer, _Object):
+    if isinstance(answer, Object):
         raise _ExactReaderNeededError
     if isinstance(answer, int | float):
         # The hash of -1 is that of -2: numbers are told apart by what they look like.

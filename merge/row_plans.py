@@ -2,29 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
-#: Says whether a row is a measurement; it measures nothing.
-FLAGS: Final = frozenset({"mask_sample", "execute_only"})
-_NUMBERS: Final = frozenset({int, float, bool})
+from merge.row_decoders import COST, ExactRow, Getter, Object, exact_row, number_names
+
 #: Shapes remembered; rows with keys of their own each would fill the memory otherwise.
 _MOST: Final = 512
-_NOTHING: Final[Mapping[str, Any]] = {}
+#: Rows of one shape, one after the other, that make a decoder of their own worth its price.
+_ENOUGH: Final = 8
+_MASK: Final = "mask_sample"
 
-Getter: TypeAlias = Callable[[Mapping[str, Any]], tuple[Any, ...]]
+
+class ExactPlan(NamedTuple):
+    """How rows of one exact shape are read: their decoder, and how to get what is wanted of them, None for what none has."""
+
+    decode: Callable[[Any], Any]
+    numbers: Getter
+    is_masked: Callable[[Any], Any] | None
+    answer: Callable[[Any], Any] | None
+    subset: Callable[[Any], Any] | None
+    cost: Callable[[Any], Object] | None
 
 
-class RowPlan(NamedTuple):
+class RowPlan:
     """The fields that rows of one shape have, and how to get their values: first those of the row, then those of its usage.
 
     Where both have a field it is that of the usage: what was spent, not what a dataset says of its own length.
     """
 
-    fields: tuple[str, ...]
-    own: Getter
-    of_usage: Getter
+    __slots__ = ("_seen", "_wanted", "exact", "fields", "of_usage", "own", "own_names", "usage_names")
+
+    def __init__(self, fields: tuple[str, ...], own: list[str], of_usage: list[str]) -> None:
+        self.fields = fields
+        self.own_names, self.usage_names = own, of_usage
+        self.own, self.of_usage = _getter(own), _getter(of_usage)
+        self.exact: ExactPlan | None = None
+        self._seen = 0
+
+    def see(self, row: Mapping[str, Any], *, answer: str, subset: str | None) -> None:
+        """Another row of this shape, at last a reason for ``exact``."""
+        self._seen += 1
+        if self._seen == _ENOUGH:
+            made = exact_row(row, {_MASK, answer} if subset is None else {_MASK, answer, subset})
+            self.exact = None if made is None else self._exact(made, row, answer, subset)
+
+    def _exact(self, made: ExactRow, row: Mapping[str, Any], answer: str, subset: str | None) -> ExactPlan:
+        return ExactPlan(
+            decode=made.decode,
+            numbers=made.values(self.own_names, self.usage_names),
+            is_masked=made.value(_MASK) if isinstance(row.get(_MASK), bool) else None,
+            answer=made.value(answer),
+            subset=made.value(subset),
+            cost=made.value(COST) if isinstance(row.get(COST), Object) else None,
+        )
 
 
 class RowPlans:
@@ -35,10 +67,10 @@ class RowPlans:
         #: One object for equal fields, so that rows of different shapes and one set of fields are stored together.
         self._fields: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._last_shape: tuple[object, ...] = ()
-        self._last = RowPlan((), _getter([]), _getter([]))
+        self._last = RowPlan((), [], [])
 
-    def plan(self, row: Mapping[str, Any], usage: Mapping[str, Any] = _NOTHING) -> RowPlan:
-        """The plan for rows with the keys and types of ``row`` and ``usage``."""
+    def plan(self, row: Mapping[str, Any], usage: Mapping[str, Any]) -> RowPlan:
+        """The plan for rows with the keys and types of ``row`` and of its ``usage``."""
         shape = (tuple(row), tuple(map(type, row.values())), tuple(usage), tuple(map(type, usage.values())))
         # Nearly always that of the row before; to compare is cheaper than to look up.
         if shape != self._last_shape:
@@ -54,15 +86,10 @@ class RowPlans:
         more = number_names(usage)
         own = [name for name in number_names(row) if name not in more]
         fields = (*own, *more)
-        return RowPlan(self._fields.setdefault(fields, fields), _getter(own), _getter(more))
+        return RowPlan(self._fields.setdefault(fields, fields), own, more)
 
 
-def number_names(values: Mapping[str, Any]) -> list[str]:
-    """The names of numbers and booleans that may be metrics: no flag, and none that begins with an underscore."""
-    return [name for name, value in values.items() if type(value) in _NUMBERS and name[:1] != "_" and name not in FLAGS]
-
-
-def _getter(names: list[str]) -> Getter:
+def _getter(names: Collection[str]) -> Getter:
     if not names:
         return lambda _: ()
     if len(names) == 1:
