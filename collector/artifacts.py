@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+#: What a resume reads beside the rollouts.
+_RECOVERY: Final = ("_manifest.json", "_attempts.jsonl", "_materialized_inputs.jsonl", "_failures.jsonl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,17 @@ class RunArtifacts:
     @property
     def recovery_companions(self) -> tuple[Path, ...]:
         """The files a resume reads; a merge target must have none of them."""
-        return (self.manifest, self.journal, self.inventory, self.failures)
+        return tuple(map(self.companion, _RECOVERY))
+
+    @property
+    def names_read(self) -> tuple[str, ...]:
+        """Every file that tells what is recorded here, as text: rollouts, recovery companions, and the moves, which may lack.
+
+        For whoever looks at thousands of runs: making six paths takes longer than asking the system after six files.
+        """
+        rollouts = str(self.rollouts)
+        stem = rollouts.removesuffix(self.rollouts.suffix)
+        return (rollouts, *[stem + tag for tag in _RECOVERY], f"{stem}_moved.jsonl")
 
     def recovery_companions_present(self) -> tuple[Path, ...]:
         """Those that exist in any form: a file, a directory, or a dangling link."""

@@ -69,7 +69,7 @@ class RowAudit:
         self._file = file
         self._results = artifacts.rollouts
         self._path = artifacts.rollouts if file is RowFile.ROLLOUTS else artifacts.failures
-        self._journal = artifacts.journal
+        self._artifacts = artifacts
         self._run_id = run_id
         self._history = history
         self._ranges: RowRanges = history.main if file is RowFile.ROLLOUTS else history.sidecar
@@ -93,7 +93,7 @@ class RowAudit:
         last = self._ranges.last
         if last is None or size <= last.offset:
             what = f"it records a row up to byte {self._ranges.end} of {self._path.name}, which ends at byte {size}."
-            raise CorruptArtifactError(self._journal, self._ranges.last_line, what)
+            raise CorruptArtifactError(self._artifacts.journal, self._ranges.last_line, what)
         remains = self._bytes(last.offset, size)
         if len(remains) == last.length - 1 and zlib.crc32(remains + b"\n") == last.checksum:
             self._repairs.lines.append(Repair(self._path, None))

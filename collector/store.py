@@ -50,9 +50,9 @@ class RolloutStore:
             raise NotFoundError(
                 "there is no prepared run.", "Its manifest is written when preparation is complete.", artifacts.manifest
             )
-        expected = (artifacts.inventory, artifacts.journal, artifacts.rollouts, artifacts.failures)
-        sizes = [_size_of(path) for path in expected]
-        inventory = Inventory(artifacts.inventory)
+        path = artifacts.inventory
+        sizes = [_size_of(expected) for expected in (path, artifacts.journal, artifacts.rollouts, artifacts.failures)]
+        inventory = Inventory(path)
         is_begun = any(sizes[1:]) or artifacts.moved.exists()
         if for_dispatch and not is_begun:
             inventory.forget_keys()

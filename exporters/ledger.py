@@ -19,7 +19,6 @@ from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError
 from exporters.base import ExportResult
-from merge.lock import waiting_lock
 
 FORMAT: Final = 1
 
@@ -165,6 +164,9 @@ def read_events(path: Path) -> list[ExportEvent]:
 
 def append_line(artifacts: RunArtifacts, line: bytes) -> None:
     """Add ``line`` to the ledger, durably; what a crash left of an earlier line is cut off first."""
+    # Loads the backends of locks; who reads a ledger takes none.
+    from merge.lock import waiting_lock  # noqa: PLC0415
+
     with waiting_lock(artifacts.companion("_exports.lock")):
         path = artifacts.exports
         if path.exists():

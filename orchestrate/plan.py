@@ -11,18 +11,21 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import Field
 
 from collector.errors import ConfigError
 from collector.manifest import digest_of
-from collector.materialize import Materialized
 from collector.settings import StrictModel
-from orchestrate.config.load import Loaded
 from orchestrate.config.submit import SubmitConfig
 from orchestrate.counted import counted
 from orchestrate.names import slug
+
+if TYPE_CHECKING:
+    # Who makes a plan has loaded them; who reads one does without.
+    from collector.materialize import Materialized
+    from orchestrate.config.load import Loaded
 
 FORMAT: Final = 1
 

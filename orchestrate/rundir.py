@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
 from pydantic import ValidationError
 
 from collector import durable, jsonl
@@ -134,6 +133,9 @@ def refresh_plan(run: RunDir, plan: SubmitPlan) -> SubmitPlan:
 
 def publish_resolved_config(run: RunDir, plan: SubmitPlan) -> None:
     """Write the configuration as the run uses it; it can be submitted again as it stands."""
+    # Who only reads runs does without it.
+    import yaml  # noqa: PLC0415
+
     data = plan.config.model_dump(mode="json")
     text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
     durable.publish(run.resolved_config, text.encode(), mode=0o600)

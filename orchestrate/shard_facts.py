@@ -6,12 +6,12 @@ time or identity is read anew. Losing it, or not being able to write it, costs t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -58,19 +58,12 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema_version: int = FORMAT
 
 
-class _Place(NamedTuple):
-    """A shard to be read."""
-
-    name: str
-    artifacts: RunArtifacts
-    mark: tuple[int, ...]
-
-
 class KnownShards:
     """The facts of a run's shards: read where they are not known yet."""
 
     def __init__(self, run: RunDir) -> None:
         self._run = run
+        self._prefix = f"{run.root}/"
         self._known = _read(run.shard_facts)
         #: Taken when they were all looked at together.
         self._marks: dict[str, _Mark] = {}
@@ -79,21 +72,19 @@ class KnownShards:
     def look_at(self, shards: Sequence[RunArtifacts], retry: RetrySettings) -> None:
         """Read those of ``shards`` that are not known, on all processors where they are many; ``of`` tells what is wrong."""
         settings = retry.model_dump_json()
-        unknown: list[_Place] = []
-        for artifacts in shards:
-            name = self._name(artifacts)
-            # Taken before the journal is read: a line that is added meanwhile makes the entry stale, never wrong.
-            mark = self._marks[name] = _mark(artifacts)
-            if mark is not None and self._find(name, mark, settings) is None:
-                unknown.append(_Place(name, artifacts, mark))
+        unknown = [artifacts for artifacts in shards if not self._is_known(artifacts, settings)]
         if len(unknown) < _MANY:
             return
         # Loads what starts processes.
         from merge.fan_out import share_out  # noqa: PLC0415
 
-        parts = [unknown[begin : begin + _AT_ONCE] for begin in range(0, len(unknown), _AT_ONCE)]
-        for found in share_out(partial(_read_some, retry=retry, settings=settings), parts, alone=2):
+        def read(begin: int) -> dict[str, _Entry]:
+            return _read_some({self._name(one): one for one in unknown[begin : begin + _AT_ONCE]}, retry, settings)
+
+        # Workers inherit the list of shards: only where each part begins is sent to them.
+        for found in share_out(read, range(0, len(unknown), _AT_ONCE), alone=2):
             for name, entry in found.items():
+                self._marks[name] = entry.mark
                 self._remember(name, entry)
 
     def recorded(self, artifacts: RunArtifacts) -> Coverage:
@@ -119,8 +110,18 @@ class KnownShards:
                 self._remember(name, known)
         return ShardFacts(Coverage.model_validate_json(known.coverage), known.sessions, known.last_at)
 
+    def _is_known(self, artifacts: RunArtifacts, settings: str) -> bool:
+        name = self._name(artifacts)
+        if name not in self._known:
+            # Whoever reads it looks at its files first.
+            return False
+        mark = self._marks[name] = _mark(artifacts)
+        # Without one of its files it is no work for many: what is wrong is told when it is asked for.
+        return mark is None or self._find(name, mark, settings) is not None
+
     def _name(self, artifacts: RunArtifacts) -> str:
-        return str(artifacts.rollouts.parent).removeprefix(f"{self._run.root}/")
+        path = artifacts.rollouts
+        return str(path).removeprefix(self._prefix).removesuffix(f"/{path.name}")
 
     def _find(self, name: str, mark: tuple[int, ...], settings: str) -> _Entry | None:
         known = self._known.get(name)
@@ -129,7 +130,8 @@ class KnownShards:
     def _remember(self, name: str, entry: _Entry) -> None:
         self._known[name] = entry
         # A shard at work is another one at the next look.
-        self._is_worth_keeping |= not entry.last_at or Coverage.model_validate_json(entry.coverage).is_final
+        if not self._is_worth_keeping:
+            self._is_worth_keeping = not entry.last_at or Coverage.model_validate_json(entry.coverage).is_final
 
     def keep(self) -> None:
         """Write down what will still be true at the next look. A run that may only be read stays as it is."""
@@ -138,12 +140,15 @@ class KnownShards:
                 durable.publish(self._run.shard_facts, msgspec.json.encode(_File(self._known)) + b"\n")
 
 
-def _read_some(places: Sequence[_Place], *, retry: RetrySettings, settings: str) -> dict[str, _Entry]:
+def _read_some(places: Mapping[str, RunArtifacts], retry: RetrySettings, settings: str) -> dict[str, _Entry]:
     """The entries of those that can be read."""
     found: dict[str, _Entry] = {}
-    for place in places:
-        with suppress(GymEvalError):
-            found[place.name] = _read_shard(place.artifacts, place.mark, retry, settings)
+    for name, artifacts in places.items():
+        # Taken before the journal is read: a line that is added meanwhile makes the entry stale, never wrong.
+        mark = _mark(artifacts)
+        if mark is not None:
+            with suppress(GymEvalError):
+                found[name] = _read_shard(artifacts, mark, retry, settings)
     return found
 
 
@@ -158,14 +163,19 @@ def _mark(artifacts: RunArtifacts) -> _Mark:
 
     A shard goes on by lines in its journal and in the list of what left it; the others change only where they are damaged.
     """
-    marks = [_of_file(path) for path in (artifacts.rollouts, *artifacts.recovery_companions)]
-    found = [number for mark in marks if mark is not None for number in mark]
-    return (*found, *(_of_file(artifacts.moved) or ())) if None not in marks else None
+    *needed, moved = artifacts.names_read
+    found: list[int] = []
+    for name in needed:
+        mark = _of_file(name)
+        if mark is None:
+            return None
+        found += mark
+    return (*found, *(_of_file(moved) or ()))
 
 
-def _of_file(path: Path) -> tuple[int, ...] | None:
+def _of_file(name: str) -> tuple[int, ...] | None:
     try:
-        info = path.stat()
+        info = os.stat(name)  # noqa: PTH116 - making a path takes longer
     except OSError:
         return None
     return (info.st_ino, info.st_size, info.st_mtime_ns)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from collector.agents.command.agent import DEFAULT_TIMEOUT_S
 from collector.settings import RunSettings
 from orchestrate.config.submit import Benchmark, Driver
 from orchestrate.service_command import container_step
@@ -22,6 +21,9 @@ _VARIABLES: Final = ("GYM_EVAL_RESULT", "NEMO_GYM_BENCH_DIR")
 
 def command_run(benchmark: Benchmark, driver: Driver) -> dict[str, Any]:
     """What ``run`` would say of it."""
+    # Loads asyncio, which few runs need, and nobody who only looks at one.
+    from collector.agents.command.agent import DEFAULT_TIMEOUT_S  # noqa: PLC0415
+
     limit_s = benchmark.timeout_s or DEFAULT_TIMEOUT_S
     image = {} if driver.container is None else {"container": driver.container}
     return {
