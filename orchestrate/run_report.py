@@ -28,6 +28,11 @@ class ShardReport(StrictModel):
     #: Why the shard's files cannot be read.
     trouble: str | None = None
 
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether there is something left to do and the newest job has certainly ended."""
+        return not self.final and self.knowledge is not None and JobFact(self.knowledge, self.job_state or "").is_over
+
 
 class ExportReport(StrictModel):
     """One configured export: whether the merged rows as they stand arrived, and where or why not."""
@@ -59,12 +64,19 @@ class BenchmarkReport(StrictModel):
     finisher_state: str | None = None
     #: Submissions of unfinished shards that the scheduler refused or never answered, each with its reason.
     submission_troubles: list[str] = Field(default_factory=list)
+    #: Why jobs ended before the work of their shards did, in their own words; none while each unfinished shard has a job.
+    job_endings: list[str] = Field(default_factory=list)
     shards: list[ShardReport]
 
     @property
     def age_s(self) -> float | None:
         """Seconds since anything happened in one of the shards; None before the first event."""
         return min((shard.age_s for shard in self.shards if shard.age_s is not None), default=None)
+
+    @property
+    def left_alone(self) -> list[ShardReport]:
+        """Unfinished shards without a job that would go on."""
+        return [shard for shard in self.shards if shard.is_left_alone]
 
     @property
     def is_published(self) -> bool:

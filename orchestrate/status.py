@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from collector.artifacts import RunArtifacts
 from collector.coverage import Coverage, total
 from collector.errors import GymEvalError
-from collector.settings import RetrySettings
 from exporters.ledger import ExportEvent, Standing, read_events, standing
 from merge.partial import is_current
 from merge.receipt import Receipt, read_receipt
 from orchestrate.config.load import settings_of
 from orchestrate.executors.base import executor_for
+from orchestrate.last_words import reasons
 from orchestrate.plan import BenchmarkPlan, SubmitPlan
 from orchestrate.run_report import BenchmarkReport, ExportReport, RunReport, ShardReport
 from orchestrate.rundir import RunDir, read_plan
 from orchestrate.scheduler import JobFact, Knowledge
-from orchestrate.shard_facts import KnownShards
+from orchestrate.shard_facts import KnownShards, ShardFacts
 from orchestrate.submissions import (
     Outcome,
     Submission,
@@ -58,7 +58,7 @@ def report(run: RunDir, *, benchmark: str | None = None) -> RunReport:
         scheduler_trouble=unknown[0] if unknown else None,
         benchmarks=[
             _with_submissions(
-                _benchmark(run, plan, item, known=shards, jobs=newest[item.name], facts=facts),
+                _with_endings(_benchmark(run, plan, item, known=shards, jobs=newest[item.name], facts=facts), run, item),
                 submissions,
                 finisher_state=_state_of(finishers.get(item.name, {}), facts),
             )
@@ -68,6 +68,10 @@ def report(run: RunDir, *, benchmark: str | None = None) -> RunReport:
     )
     shards.keep()
     return found
+
+
+def _with_endings(found: BenchmarkReport, run: RunDir, benchmark: BenchmarkPlan) -> BenchmarkReport:
+    return found.model_copy(update={"job_endings": reasons(run, benchmark)}) if found.left_alone else found
 
 
 def _with_submissions(
@@ -119,13 +123,14 @@ def _benchmark(
     places = run.shards(benchmark)
     known.look_at(places, retry)
     for index, artifacts in enumerate(places):
-        base = _job_part(index, benchmark, jobs.get(index), facts)
+        job = _job_part(jobs.get(index), facts)
         try:
-            shard, coverage = _read_shard(base, artifacts, known, retry)
-            parts.append(coverage)
+            found = known.of(artifacts, retry)
         except GymEvalError as error:
-            shard = base.model_copy(update={"trouble": str(error)})
-        shards.append(shard)
+            shards.append(ShardReport(index=index, expected=benchmark.shard_sizes[index], trouble=str(error), **job))
+            continue
+        parts.append(found.coverage)
+        shards.append(ShardReport(index=index, **_recorded_part(found), **job))
     recorded = total(parts) if parts else None
     # A score must not look better without the shards that cannot be read.
     coverage = recorded.with_unknown(max(0, benchmark.expected - recorded.expected)) if recorded else None
@@ -176,24 +181,21 @@ def _export(name: str, events: list[ExportEvent]) -> ExportReport:
     return ExportReport(name=name, standing=standing(events, last.destination, last.projection_sha256), detail=detail)
 
 
-def _job_part(index: int, benchmark: BenchmarkPlan, job_id: str | None, facts: Mapping[str, JobFact]) -> ShardReport:
-    fact = facts[job_id] if job_id is not None else None
-    return ShardReport(
-        index=index,
-        expected=benchmark.shard_sizes[index],
-        job_id=job_id,
-        knowledge=fact.knowledge if fact else None,
-        job_state=fact.state or None if fact else None,
-        detail=fact.detail if fact and fact.detail not in {"None", fact.state} else "",
-    )
+def _job_part(job_id: str | None, facts: Mapping[str, JobFact]) -> dict[str, Any]:
+    if job_id is None:
+        return {}
+    fact = facts[job_id]
+    return {
+        "job_id": job_id,
+        "knowledge": fact.knowledge,
+        "job_state": fact.state or None,
+        "detail": fact.detail if fact.detail not in {"None", fact.state} else "",
+    }
 
 
-def _read_shard(
-    base: ShardReport, artifacts: RunArtifacts, known: KnownShards, retry: RetrySettings
-) -> tuple[ShardReport, Coverage]:
-    found = known.of(artifacts, retry)
+def _recorded_part(found: ShardFacts) -> dict[str, Any]:
     coverage = found.coverage
-    facts = {
+    return {
         # Rollouts that were planned anew are counted in the shard that has them now.
         "expected": coverage.expected,
         "completed": coverage.completed,
@@ -202,7 +204,6 @@ def _read_shard(
         "sessions": found.sessions,
         "age_s": _age_s(found.last_at),
     }
-    return base.model_copy(update=facts), coverage
 
 
 def _age_s(at: str) -> float | None:

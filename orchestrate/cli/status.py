@@ -98,30 +98,14 @@ def _details(benchmark: BenchmarkReport, report: RunReport, *, each_shard: bool,
 
 
 def _left_alone(benchmark: BenchmarkReport, report: RunReport) -> list[str]:
-    """Why jobs ended before the work of their shards did, in their own words, and what to do."""
-    from orchestrate.scheduler import JobFact
-
-    left = [
-        shard
-        for shard in benchmark.shards
-        if not shard.final and shard.knowledge is not None and JobFact(shard.knowledge, shard.job_state or "").is_over
-    ]
+    """Which shards nobody goes on with, why their jobs ended, and what to do."""
+    left = benchmark.left_alone
     if not left:
         return []
     gone = " (gone: it ended, or the scheduler has forgotten it)" if any(_state(shard) == _GONE for shard in left) else ""
     who = "1 unfinished shard has" if len(left) == 1 else f"{len(left)} unfinished shards have"
     advice = f"gym eval logs {report.name} --failed shows what was said last, and the same gym eval submit goes on"
-    return [f"{who} no live job{gone}: {advice}", *(f"a job ended: {words}" for words in _reasons(benchmark, report))]
-
-
-def _reasons(benchmark: BenchmarkReport, report: RunReport) -> list[str]:
-    from pathlib import Path
-
-    from orchestrate.last_words import reasons
-    from orchestrate.rundir import RunDir, read_plan
-
-    run = RunDir(Path(report.run_dir))
-    return reasons(run, read_plan(run).benchmark(benchmark.name)) if run.plan.exists() else []
+    return [f"{who} no live job{gone}: {advice}", *(f"a job ended: {words}" for words in benchmark.job_endings)]
 
 
 def warnings_of(coverage: Coverage) -> list[str]:

@@ -26,6 +26,7 @@ def test_a_wait_for_a_service_that_cannot_start_tells_its_last_words(tmp_path: P
     told = [line for line in project.gym("status").stdout.splitlines() if line.startswith("math: a job ended: ")]
     assert len(told) == 1
     assert "ended with exit code 3" in told[0]
+    assert project.status()["benchmarks"][0]["job_endings"] == [told[0].removeprefix("math: a job ended: ")]
 
 
 def test_a_job_that_the_disk_keeps_from_publishing_ends_in_a_line(tmp_path: Path) -> None:

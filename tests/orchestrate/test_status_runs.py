@@ -8,6 +8,7 @@ import os
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -127,6 +128,32 @@ def test_a_job_that_is_gone_is_explained(tmp_path: Path) -> None:
     assert "2 gone" in done.stdout
     assert "2 unfinished shards have no live job (gone: it ended, or the scheduler has forgotten it)" in done.stdout
     assert f"gym eval logs {project.run_dir.name} --failed" in done.stdout
+
+
+def test_why_jobs_ended_is_in_the_text_and_in_the_json(tmp_path: Path) -> None:
+    """What the scheduler says of each, and what they wrote last; nothing of the kind while they wait or run."""
+    fake = FakeSlurm(tmp_path / "bin")
+    project = Project(tmp_path / "user", {"type": "slurm", "walltime": "1:00:00"})
+    project.benchmark("math", tasks=4, shards=2)
+    project.gym("submit", str(project.write()), env=fake.env)
+    logs = project.run_dir / "math" / "logs"
+    logs.mkdir(exist_ok=True)
+    (logs / "job-101_0.log").write_text("gym eval: math shard 0 of 2: the disk is full. Make room.\n")
+
+    def benchmark() -> dict[str, Any]:
+        return json.loads(project.gym("status", "--json", env=fake.env).stdout)["benchmarks"][0]
+
+    waiting = benchmark()
+    fake.program("squeue", "echo '101_0|TIMEOUT|TimeLimit'; echo '101_1|CANCELLED|None'")
+    ended = benchmark()
+    text = project.gym("status", env=fake.env).stdout
+
+    assert waiting["job_endings"] == []
+    assert ended["job_endings"] == ["math shard 0 of 2: the disk is full. Make room."]
+    assert [(s["job_state"], s["detail"]) for s in ended["shards"]] == [("TIMEOUT", "TimeLimit"), ("CANCELLED", "")]
+    assert f"math: a job ended: {ended['job_endings'][0]}\n" in text
+    assert "1 timeout, 1 cancelled" in text
+    assert "TimeLimit" in text
 
 
 def test_the_table_that_a_wait_ends_with_says_which_answers_were_cut(tmp_path: Path) -> None:
