@@ -1,7 +1,9 @@
 """Whole collectors on the same work: rollouts of an instant server, ours (fsync'd journal), a bare aiohttp loop, NeMo Gym's.
 
 Each command is a process of its own; runs are interleaved, and what is printed are medians and ratios of one call. NeMo Gym
-takes part when ``NEMO_GYM`` names its ``gym`` program; the bare loop when aiohttp is installed.
+takes part when ``NEMO_GYM`` names its ``gym`` program: its collector alone, and the whole with aggregation and health check,
+where a server that answers at once stands for the one that computes its metrics. Ours is always the whole, metrics included.
+The bare loop takes part when aiohttp is installed.
 """
 
 from __future__ import annotations
@@ -10,50 +12,18 @@ import argparse
 import importlib.util
 import json
 import os
-import resource
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
 
-
-@dataclass(frozen=True)
-class Run:
-    wall_s: float
-    cpu_s: float
-    peak_mb: float
-
-
-def measure(command: list[str], cwd: Path) -> Run:
-    """Wall and CPU seconds and peak memory of one process and its children."""
-    begun = time.perf_counter()
-    child = subprocess.Popen(command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    _, said = child.communicate()
-    wall = time.perf_counter() - begun
-    if child.returncode:
-        raise SystemExit(f"{command[0]} ended with {child.returncode}: {said.decode()[-800:]}")
-    return Run(wall, 0.0, 0.0)
-
-
-def measured_in_child(command: list[str], cwd: Path) -> Run:
-    """``measure`` in a process of its own, whose children are then only this command's."""
-    program = f"import sys; sys.path.insert(0, {str(HERE)!r}); import collect; collect.child()"
-    done = subprocess.run([sys.executable, "-c", program, json.dumps([command, str(cwd)])], stdout=subprocess.PIPE, check=True)
-    return Run(*json.loads(done.stdout))
-
-
-def child() -> None:
-    command, cwd = json.loads(sys.argv[1])
-    run = measure(command, Path(cwd))
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(json.dumps([run.wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024]))
+from bench.processes import Cost, free_port, measure  # noqa: E402
 
 
 def commands(port: int, rows: int, concurrency: int, tasks: Path) -> dict[str, list[str]]:
@@ -67,8 +37,10 @@ def commands(port: int, rows: int, concurrency: int, tasks: Path) -> dict[str, l
             sys.executable, str(HERE / "bare_loop.py"), f"{url}/chat/completions", str(rows), str(concurrency), "{out}.bare"
         ]  # fmt: skip
     if nemo := os.environ.get("NEMO_GYM"):
-        head = ["+head_server.host=127.0.0.1", f"+head_server.port={port}", "--disable-aggregation", "--no-health-check"]
-        found["NeMo Gym"] = [nemo, "eval", "run", "--no-serve", "--agent", "bench_agent", *common, *head]
+        head = ["+head_server.host=127.0.0.1", f"+head_server.port={port}"]
+        whole = [nemo, "eval", "run", "--no-serve", "--agent", "bench_agent", *common, *head]
+        found["NeMo Gym's collector"] = [*whole, "--disable-aggregation", "--no-health-check"]
+        found["NeMo Gym"] = whole
     return found
 
 
@@ -78,11 +50,9 @@ def main() -> int:
     parser.add_argument("--concurrency", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     server = subprocess.Popen([sys.executable, str(HERE / "instant_server.py"), "--port", str(port)])
-    found: dict[str, list[Run]] = {}
+    found: dict[str, list[Cost]] = {}
     try:
         with tempfile.TemporaryDirectory() as directory:
             tasks = Path(directory) / "tasks.jsonl"
@@ -93,9 +63,9 @@ def main() -> int:
             tasks.write_text("".join(json.dumps({"id": n, **row}) + "\n" for n in range(args.rollouts)))
             time.sleep(1)
             for turn in range(args.repeats):
-                for name, command in commands(port, args.rollouts, args.concurrency, tasks).items():
-                    out = Path(directory) / f"{name.split()[0]}-{turn}"
-                    run = measured_in_child([part.replace("{out}", str(out)) for part in command], Path(directory))
+                for number, (name, command) in enumerate(commands(port, args.rollouts, args.concurrency, tasks).items()):
+                    out = Path(directory) / f"{number}-{turn}"
+                    run = measure([part.replace("{out}", str(out)) for part in command])
                     found.setdefault(name, []).append(run)
                     shutil.rmtree(out, ignore_errors=True)
     finally:
@@ -107,7 +77,7 @@ def main() -> int:
         cpu = statistics.median(run.cpu_s for run in runs)
         peak = max(run.peak_mb for run in runs)
         ratio = statistics.median(own.wall_s / other.wall_s for own, other in zip(ours, runs, strict=True))
-        print(f"{name:>14}: {wall:6.2f} s wall, {cpu:6.2f} s CPU, {peak:5.0f} MB; ours takes {ratio:.2f} of its wall time")
+        print(f"{name:>20}: {wall:6.2f} s wall, {cpu:6.2f} s CPU, {peak:5.0f} MB; ours takes {ratio:.2f} of its wall time")
     return 0
 
 

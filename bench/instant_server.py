@@ -9,28 +9,10 @@ import re
 from typing import Any
 
 import uvloop
+from head_config import head_config
 
 _LENGTH = re.compile(rb"\r\ncontent-length:\s*(\d+)", re.IGNORECASE)
 _TEXT = "The answer is 5. " + "Because it is, as was shown before. " * 55
-
-
-def head_config(port: int) -> dict[str, Any]:
-    """The configuration that NeMo Gym's collector asks a head server for: one agent behind one environment server."""
-    here = {"host": "127.0.0.1", "port": port, "entrypoint": "app.py"}
-    model = {"type": "responses_api_models", "name": "policy_model"}
-    resources = {"type": "resources_servers", "name": "bench_resources"}
-    agent = {"type": "responses_api_agents", "name": "bench_agent"}
-    return {
-        "bench_resources": {"resources_servers": {"bench_resources": {**here, "domain": "math", "name": "bench_resources"}}},
-        "policy_model": {"responses_api_models": {"openai_model": {**here, "name": "policy_model"}}},
-        "bench_agent": {
-            "responses_api_agents": {
-                "simple_agent": {**here, "name": "bench_agent", "resources_server": resources, "model_server": model}
-            }
-        },
-        "bench_env": {"environment_servers": {"legacy_agent": {**here, "name": "bench_env", "agent_server": agent}}},
-        "head_server": {"host": "127.0.0.1", "port": port},
-    }
 
 
 def replies(port: int) -> dict[bytes, bytes]:
@@ -52,6 +34,8 @@ def replies(port: int) -> dict[bytes, bytes]:
         b"/global_config_dict_yaml": json.dumps(json.dumps(head_config(port))),
         b"/run": json.dumps(row),
         b"/v1/chat/completions": json.dumps(chat),
+        # What NeMo Gym's aggregation waits for, computed by nobody.
+        b"/aggregate_metrics": json.dumps({"group_level_metrics": [], "agent_metrics": {}, "key_metrics": {}}),
     }
     return {path: _wire(body.encode()) for path, body in bodies.items()}
 

@@ -10,86 +10,19 @@ made once, with rows of about 4 KB recorded slightly out of order, as concurrent
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import random
 import shutil
 import statistics
 import subprocess
 import sys
 import time
-import zlib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from collector import events, rows  # noqa: E402
-from collector.events import Dispatched, SessionEnded, SessionStarted, Success  # noqa: E402
-from collector.prepare import prepare_shard  # noqa: E402
-from tests.merge.build import Plan, plan  # noqa: E402
-
-#: Requests in flight while the shards were "collected": a row lands up to so many places late.
-IN_FLIGHT = 64
-
-
-def deal(made: Plan) -> None:
-    """Spread the rollouts over the shards at random, each shard in order, as a submission does."""
-    rng = random.Random(0)
-    whole = [line for part in made.lines for line in part]
-    for part in made.lines:
-        part.clear()
-    for line in whole:
-        made.lines[rng.randrange(len(made.lines))].append(line)
-
-
-def write_shard(made: Plan, index: int, seed: int) -> None:
-    """Fill one shard by the formats directly: the collector's own loop would take minutes for a million rows."""
-    artifacts, run_id = made.shards[index], made.run_id
-    prepare_shard(artifacts, made.lines[index], made.manifest(index))
-    rng = random.Random(seed)
-    order = sorted(range(len(made.lines[index])), key=lambda i: i + rng.random() * IN_FLIGHT)
-    common = {"run_id": run_id, "session": 0, "at": "2026-01-01T00:00:00.000+00:00"}
-    with artifacts.rollouts.open("ab") as main, artifacts.journal.open("ab") as journal:
-        started = SessionStarted(**common, seq=0, reason="fresh", host="h", pid=1)
-        journal.write(events.encode(started))
-        seq, offset = 1, 0
-        for i in order:
-            source = made.lines[index][i]
-            stamp = rows.parse_stamp(source)
-            reward = float(rng.random() < 0.4)
-            line = result_line(source, run_id, reward, rng)
-            main.write(line)
-            same = {**common, "rollout_id": stamp.rollout_id, "attempt_index": 0}
-            journal.write(events.encode(Dispatched(**same, seq=seq)))
-            done = Success(
-                **same, seq=seq + 1, offset=offset, length=len(line), checksum=zlib.crc32(line), reward=reward, elapsed_s=1.5
-            )
-            journal.write(events.encode(done))
-            seq, offset = seq + 2, offset + len(line)
-        journal.write(events.encode(SessionEnded(**common, seq=seq, reason="final")))
-
-
-def result_line(source: bytes, run_id: str, reward: float, rng: random.Random) -> bytes:
-    """A row of about 4 KB: a reasoning answer with usage, beside the input that it answers."""
-    text = "the answer follows from the second equation " * 64
-    tokens = rng.randrange(200, 900)
-    added = {
-        "response": {
-            "id": f"resp_{rng.getrandbits(64):x}",
-            "object": "response",
-            "model": "m",
-            "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}],
-            "usage": {"input_tokens": 310, "output_tokens": tokens, "total_tokens": 310 + tokens},
-        },
-        "reward": reward,
-        "mask_sample": False,
-        "extracted_answer": str(tokens),
-        "_ng_run_id": run_id,
-        "_ng_session": 0,
-    }
-    return source.rstrip()[:-1] + b"," + json.dumps(added, separators=(",", ":")).encode()[1:] + b"\n"
-
+from bench.shards import make_shards  # noqa: E402
+from tests.merge.build import Plan  # noqa: E402
 
 MERGE = """
 import sys, time, resource
@@ -173,13 +106,9 @@ def main() -> None:
     directory: Path = options.dir / "bench"
     shutil.rmtree(options.dir, ignore_errors=True)
     try:
-        row = {"question": "two trains leave two towns " * 12, "expected": "4"}
-        made = plan(directory, shards=options.shards, tasks=options.rows // options.repeats, repeats=options.repeats, row=row)
-        if not options.contiguous:
-            deal(made)
-        for index in range(options.shards):
-            write_shard(made, index, index)
-        os.sync()
+        made = make_shards(
+            directory, rows=options.rows, shards=options.shards, repeats=options.repeats, is_dealt=not options.contiguous
+        )
         report(made, options.rounds)
     finally:
         shutil.rmtree(options.dir, ignore_errors=True)
