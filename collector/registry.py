@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from collector.errors import ConfigError
 
@@ -47,7 +49,8 @@ class Registry(Generic[T]):
 
     def _plugins(self) -> dict[str, EntryPoint]:
         found: dict[str, EntryPoint] = {}
-        for entry in entry_points(group=self.group):
+        installed: Iterable[EntryPoint] = _installed(tuple(sys.path)).select(group=self.group)
+        for entry in installed:
             if entry.name in found and found[entry.name].value != entry.value:
                 raise ConfigError(
                     f"{self.kind} {entry.name!r} is registered by {_origin(found[entry.name])} and {_origin(entry)}.",
@@ -64,6 +67,13 @@ class Registry(Generic[T]):
         if not (isinstance(loaded, type) and issubclass(loaded, self.base)):
             raise ConfigError(f"{self.kind} {entry.name!r} of {_origin(entry)} is not a {self.base.__name__}.")
         return loaded
+
+
+@lru_cache(maxsize=4)
+def _installed(path: tuple[str, ...]) -> Any:  # noqa: ARG001 - what they depend on
+    """Every entry point of what is installed on ``path``: a file a package, on a shared disk often, so they are read once."""
+    # All groups at once: what comes is of another type in each version of Python, and can select in all of them.
+    return entry_points()
 
 
 def unknown_name_hint(name: str, choices: list[str]) -> str:
