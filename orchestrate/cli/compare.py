@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,14 @@ from orchestrate.run_words import RUN_WORDS
 
 if TYPE_CHECKING:
     from merge.compare import Comparison
+    from merge.compare_load import Side
     from merge.gate import GateResult
 
 _log = logging.getLogger(__name__)
 #: A gate does not hold, or the evidence does not decide it. Not 6: nothing is unfinished, and waiting would not help.
 _GATE_EXIT = 9
+#: What a narrow terminal has less of. Numbers are never cut: they would be others.
+_SPARE = (("verdict", 10), ("difference", 0), ("candidate", 0), ("base", 0), ("metric", 12), ("verdict", 5), ("metric", 5))
 
 
 def main(argv: list[str]) -> int:
@@ -86,12 +90,20 @@ def _place(text: str, benchmark: str | None) -> Path:
 
 def _as_text(comparisons: tuple[Comparison, ...], results: list[GateResult], folder: Path) -> str:
     from merge.compare_report import coverage_text, interval_text, number_text, settings_text, whole_means_text
-    from orchestrate.cli.tables import table
+    from orchestrate.cli.tables import path_line, table, terminal_width, wrapped
 
-    lines = [f"base       {comparisons[0].base.path} ({coverage_text(comparisons[0].base)})"]
+    width = terminal_width()
+
+    def side_line(title: str, side: Side) -> str:
+        return path_line(title, str(side.path), f" ({coverage_text(side)})", width)
+
+    def fitting(lines: Iterable[str]) -> list[str]:
+        return [wrapped(line, width) for line in lines]
+
+    lines = [side_line("base       ", comparisons[0].base)]
     for comparison in comparisons:
-        lines.append(f"candidate  {comparison.candidate.path} ({coverage_text(comparison.candidate)})")
-        lines += [f"compared   {comparison.how}", *settings_text(comparison)]
+        lines.append(side_line("candidate  ", comparison.candidate))
+        lines += fitting([f"compared   {comparison.how}", *settings_text(comparison)])
         rows = [
             [
                 m.metric,
@@ -104,12 +116,14 @@ def _as_text(comparisons: tuple[Comparison, ...], results: list[GateResult], fol
             ]
             for m in comparison.metrics
         ]
-        lines.append(table(["metric", "base", "candidate", "difference", "95 % interval", "tasks", "verdict"], rows))
-        lines += whole_means_text(comparison)
+        header = ["metric", "base", "candidate", "difference", "95 % interval", "tasks", "verdict"]
+        lines.append(table(header, rows, width=width, spare=_SPARE))
+        lines += fitting(whole_means_text(comparison))
         main_metric = comparison.reward
         if main_metric is not None and main_metric.reason:
-            lines.append(f"{main_metric.metric}: {main_metric.reason}")
+            lines += fitting([f"{main_metric.metric}: {main_metric.reason}"])
         if comparison.is_paired:
             lines.append(f"tasks fixed {len(comparison.fixed)}, broken {len(comparison.broken)}")
-    lines += [f"gate {r.gate.metric} at least {r.gate.min_delta:+g}: {r.state} ({r.reason})" for r in results]
+    lines += fitting(f"gate {r.gate.metric} at least {r.gate.min_delta:+g}: {r.state} ({r.reason})" for r in results)
+    # The path is for opening: cut or broken it could not be copied.
     return "\n".join([*lines, f"  {folder / 'compare_report.md'}"]) + "\n"

@@ -9,6 +9,9 @@ from orchestrate.cli.parser import CommandParser
 if TYPE_CHECKING:
     from orchestrate.operate.listing import ListedRun
 
+#: What a narrow terminal has less of: a run's name leads to it, and the first part of the name does, too.
+_SPARE = (("where", 12), ("run", 16), ("submitted", 16), ("where", 5), ("run", 8))
+
 
 def main(argv: list[str]) -> int:
     """Print the runs, oldest first, and return 0."""
@@ -39,12 +42,13 @@ def _parser() -> CommandParser:
 
 
 def _as_text(found: list[ListedRun]) -> str:
-    from orchestrate.cli.tables import table
+    from orchestrate.cli.tables import table, terminal_width
 
     if not found:
         return "No run was submitted from here."
     rows = [[run.name, run.submitted_at, _merged(run), _number(run.rollouts), run.place] for run in found]
-    return table(["run", "submitted", "merged", "rollouts", "where"], rows)
+    header = ["run", "submitted", "merged", "rollouts", "where"]
+    return table(header, rows, width=terminal_width(), spare=_SPARE)
 
 
 def _merged(run: ListedRun) -> str:

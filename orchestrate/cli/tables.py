@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from collector.coverage import Coverage
+
+#: Between two columns.
+_GAP: Final = "  "
+#: Stands for what was left out: not every terminal has an ellipsis.
+_CUT: Final = ".."
 
 
 def score_of(coverage: Coverage | None, *, is_expected_known: bool = True) -> str:
@@ -44,8 +53,47 @@ def age_text(seconds: float | None) -> str:
     return f"{seconds:.0f} s"
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns as wide as their widest cell."""
+def table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], *, width: int | None = None, spare: Iterable[tuple[str, int]] = ()
+) -> str:
+    """Columns as wide as their widest cell; with a ``width`` no line is longer as far as ``spare`` allows.
+
+    ``spare`` names columns and to how many characters their cells may be cut, in the order in which they are; 0 spares
+    every cell and cuts no more than the column's header. Columns that it does not name are never cut.
+    """
     lines = [list(header), *map(list, rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
+    over = 0 if width is None else sum(widths) + len(_GAP) * (len(widths) - 1) - width
+    for name, least in spare:
+        column = header.index(name)
+        floor = least or max((len(line[column]) for line in lines[1:]), default=0)
+        taken = max(0, min(over, widths[column] - max(floor, len(_CUT))))
+        widths[column] -= taken
+        over -= taken
+    return "\n".join(
+        _GAP.join(_cut(cell, size).ljust(size) for cell, size in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def terminal_width() -> int | None:
+    """The columns of the terminal that standard output is. None where it is none: what is piped is never cut."""
+    # There is no standard output where it was closed.
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return shutil.get_terminal_size().columns if is_terminal else None
+
+
+def wrapped(line: str, width: int | None) -> str:
+    """``line`` in lines of ``width`` characters at most, broken between words; as it stands without a width."""
+    if width is None or len(line) <= width:
+        return line
+    return textwrap.fill(line, width, subsequent_indent=_GAP, break_long_words=False, break_on_hyphens=False)
+
+
+def path_line(before: str, path: str, after: str, width: int | None) -> str:
+    """The three side by side, with as much of the path's end as there is room for in ``width`` characters."""
+    room = len(path) if width is None else max(len(_CUT), width - len(before) - len(after))
+    return f"{before}{path if len(path) <= room else _CUT + path[len(path) - room + len(_CUT) :]}{after}"
+
+
+def _cut(cell: str, size: int) -> str:
+    return cell if len(cell) <= size else cell[: size - len(_CUT)] + _CUT

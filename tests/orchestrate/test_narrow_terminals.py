@@ -1,0 +1,94 @@
+"""Tables fit the terminal that they are printed on, and what is piped is never cut."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrate.cli.tables import path_line, table, wrapped
+from orchestrate.remote_runs import RemoteRun, remember_remote
+from tests.compare.sides import write_side
+from tests.support.terminal import printed_on_terminal
+
+HEADER = ["name", "count", "where"]
+ROWS = [["a-long-name", "1234567", "/a/long/path"], ["b", "1", "/c"]]
+PROGRAM = [sys.executable, "-m", "orchestrate.cli.main", "eval"]
+
+
+def test_a_table_without_a_width_is_as_wide_as_its_cells() -> None:
+    whole = table(HEADER, ROWS)
+
+    assert whole.splitlines()[1] == "a-long-name  1234567  /a/long/path"
+    assert table(HEADER, ROWS, width=34, spare=[("where", 5)]) == whole
+
+
+@pytest.mark.parametrize(
+    ("width", "first"),
+    [
+        pytest.param(33, "a-long-name  1234567  /a/long/p..", id="first-column-cut-a-little"),
+        pytest.param(27, "a-long-name  1234567  /a/..", id="first-column-cut-to-its-least"),
+        pytest.param(24, "a-long..  1234567  /a/..", id="then-the-next-one"),
+        pytest.param(10, "a-l..  1234567  /a/..", id="no-column-beyond-its-least"),
+    ],
+)
+def test_columns_are_cut_in_their_order_and_none_beyond_its_least(width: int, first: str) -> None:
+    assert table(HEADER, ROWS, width=width, spare=[("where", 5), ("name", 5)]).splitlines()[1] == first
+
+
+def test_a_column_of_numbers_gives_its_header_and_no_digit() -> None:
+    shown = table(["n", "difference"], [["a", "-0.0667"], ["b", "+1"]], width=4, spare=[("difference", 0)])
+
+    assert shown.splitlines() == ["n  diffe..", "a  -0.0667", "b  +1"]
+
+
+def test_a_line_is_broken_between_words_and_a_path_is_cut_at_its_beginning() -> None:
+    assert wrapped("one two three", 9) == "one two\n  three"
+    assert wrapped("one two three", None) == "one two three"
+    assert path_line("base ", "/a/b/c/d.json", " (1/1)", 20) == "base ../d.json (1/1)"
+    assert path_line("base ", "/a/b/c/d.json", " (1/1)", None) == "base /a/b/c/d.json (1/1)"
+
+
+def test_the_list_of_runs_fits_eighty_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    name = "a-run-with-a-name-of-many-words-1f2e3d4c"
+    for number in range(2):
+        run_dir = f"/shared/file/system/of/everybody/runs/{name}-{number}"
+        remember_remote(RemoteRun(at="2026-05-01T10:00:00+00:00", name=f"{name}-{number}", run_dir=run_dir, hostname="login"))
+
+    shown = printed_on_terminal([*PROGRAM, "list"], columns=80, env=os.environ)
+    wide = printed_on_terminal([*PROGRAM, "list"], columns=200, env=os.environ)
+    piped = subprocess.run([*PROGRAM, "list"], capture_output=True, text=True, check=True).stdout.splitlines()
+
+    assert max(map(len, shown)) <= 80
+    assert len(shown) == len(piped) == 3
+    assert all("2026-05-01T10:00:00+00:00" in line for line in shown[1:])
+    assert wide == piped
+    assert f"login:/shared/file/system/of/everybody/runs/{name}-1" in piped[2]
+
+
+def test_a_comparison_fits_eighty_columns_and_cuts_no_number(tmp_path: Path) -> None:
+    chance = random.Random(5)
+    sides = [
+        write_side(tmp_path / "a-folder-of-a-shared-file-system" / name / "rollouts.jsonl",
+                   {task: [chance.choice([0.0, 1e-5])] * 2 for task in range(60)}, expected=300)
+        for name in ("base", "candidate")
+    ]  # fmt: skip
+    command = [*PROGRAM, "compare", *map(str, sides), "--output-dir", str(tmp_path)]
+
+    shown = printed_on_terminal(command, columns=80, env=os.environ)
+    piped = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    # The path of the report is there to be copied.
+    assert shown[-1] == piped[-1] == f"  {tmp_path / 'compare_report.md'}"
+    assert max(map(len, shown[:-1])) <= 80
+    assert max(map(len, piped[:-1])) > 80
+    short, long = (next(line for line in lines if line.startswith("mean/")) for lines in (shown, piped))
+    assert long.endswith("insufficient evidence")
+    assert [cell for cell in long.split() if any(map(str.isdigit, cell))] == [
+        cell for cell in short.split() if any(map(str.isdigit, cell))
+    ]
