@@ -1,42 +1,19 @@
-"""From the bytes of one row to its digest: identity, findings, missing evidence and counts. Never raises for any bytes."""
+"""From the bytes of rows to their digests: identities, outcomes and counts. Never raises for any bytes."""
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal
 
 import msgspec
 
 from collector import jsonl, rows
 from merge.health.checks import BIT, Check
-from merge.health.evidence import Call, Evidence, short
-from merge.health.response import response_evidence
-from merge.health.rules import RULES, Finding, ends_on_failure
+from merge.health.evidence import Evidence, short
+from merge.health.response import Pattern, answer_evidence, read_answer
+from merge.health.rules import RULES, Finding
+from merge.health.table import NUMBER_LIMIT, Name, Outcome, Table, outcome_of
+from merge.health.tally import Tally
 from merge.health.trajectory import trajectory_evidence
-
-
-class Digest(msgspec.Struct, array_like=True, gc=False):
-    """What a report keeps of one row; about 300 bytes, whatever the row weighs."""
-
-    #: None: the row does not say, or cannot be read.
-    task: int | str | None = None
-    repeat: int | str | None = None
-    stage: int | str | None = None
-    rollout_id: str | None = None
-    is_readable: bool = True
-    findings: tuple[Finding, ...] = ()
-    #: Bit set of the checks that could not be evaluated.
-    unobserved: int = 0
-    has_capture: bool = False
-    #: Whether every call of the agent's turns is known, and how many of them succeeded.
-    is_policy_observed: bool = False
-    successful_calls: int = 0
-    failed_calls: int = 0
-    failed_by_status: dict[str, int] | None = None
-    ended_on_error: bool = False
-    replayed_calls: int = 0
-    #: Prompt and completion tokens by the response's usage, then by the captured calls.
-    tokens: tuple[int, int, int, int] = (0, 0, 0, 0)
 
 
 class _Row(msgspec.Struct, frozen=True, gc=False):
@@ -51,61 +28,110 @@ class _Row(msgspec.Struct, frozen=True, gc=False):
 
 
 _decoder: Final = msgspec.json.Decoder(_Row)
+_TOO_DEEP: Final = "nested too deeply"
 
 
-class Place(NamedTuple):
-    """Where a row stands: its file, and its line, or its byte where lines are not counted."""
+class Digester:
+    """Rows of one file, one after the other, to their digests.
 
-    file: str
-    line: int | None = None
-    byte: int | None = None
+    Rows that differ only in what no check looks at are evaluated once: most of a file are of some few patterns.
+    """
 
-    def locator(self) -> dict[str, Any]:
-        """The place as a report says it."""
-        where = {"line": self.line} if self.line is not None else {"byte": self.byte}
-        return {"source_file": self.file, **where}
+    def __init__(self, file: str, unit: Literal["line", "byte"], ignored: frozenset[Check]) -> None:
+        """``unit``: what the number of a row counts, by which a finding about it says where it stands in ``file``."""
+        self.table = Table()
+        self.tally = Tally()
+        self._file = file
+        self._unit = unit
+        self._ignored = ignored
+        #: The outcomes without a finding. One with a finding names its call.
+        self._plans: dict[Pattern | None, Outcome] = {}
+
+    def add(self, line: bytes | memoryview, number: int) -> None:
+        """Digest the row in ``line``, which is at ``number``."""
+        try:
+            row = _parse(line)
+            task, repeat, stage, rollout_id = _index(row.task), _index(row.repeat), _index(row.stage), _rollout_id(row)
+        except ValueError as error:
+            self.add_unreadable(number, short(error))
+            return
+        except RecursionError:
+            # Text of an index that is no index, but lists in lists.
+            self.add_unreadable(number, _TOO_DEEP)
+            return
+        outcome = self._of_answer(row) if row.trajectory is None else self._of_trajectory(row)
+        self._append(task, 0 if repeat is None else repeat, stage, rollout_id, outcome)
+
+    def add_unreadable(self, number: int, reason: str) -> None:
+        """The digest of a row that cannot be read, or must not be: nothing else about it is known."""
+        finding = Finding(Check.UNREADABLE, {"reason": reason}, {"source_file": self._file, self._unit: number})
+        bits = sum(BIT[check] for check in RULES if check not in self._ignored)
+        self._append(None, None, None, None, self._outcome([finding], bits, is_readable=False))
+
+    def _append(
+        self, task: Name | None, repeat: Name | None, stage: Name | None, rollout_id: str | None, outcome: Outcome
+    ) -> None:
+        table = self.table
+        table.tasks.append(task)
+        table.repeats.append(repeat)
+        table.stages.append(stage)
+        table.rollout_ids.append(rollout_id)
+        table.outcomes.append(outcome)
+        self.tally.blind[outcome.unobserved] += 1
+
+    def _of_answer(self, row: _Row) -> Outcome:
+        try:
+            answer = read_answer(row.response) if isinstance(row.response, dict) else None
+        except RecursionError:
+            return self._evaluated(Evidence(unreadable=_TOO_DEEP))
+        if answer is not None:
+            self.tally.count_usage(answer.usage)
+        pattern = None if answer is None else answer.pattern()
+        outcome = self._plans.get(pattern)
+        if outcome is None:
+            outcome = self._evaluated(Evidence() if answer is None else answer_evidence(answer))
+            if not outcome.findings:
+                self._plans[pattern] = outcome
+        return outcome
+
+    def _of_trajectory(self, row: _Row) -> Outcome:
+        try:
+            evidence = trajectory_evidence(row.trajectory, row.response)
+        except RecursionError:
+            evidence = Evidence(unreadable=_TOO_DEEP)
+        self.tally.count_usage(evidence.usage)
+        if evidence.has_trajectory:
+            self.tally.count_calls(evidence)
+        return self._evaluated(evidence)
+
+    def _evaluated(self, evidence: Evidence) -> Outcome:
+        findings, unobserved = _evaluate(evidence, self._ignored)
+        if evidence.unreadable is not None:
+            detail = {"reason": "what the row recorded cannot be read", "error": evidence.unreadable}
+            findings.insert(0, Finding(Check.UNREADABLE, detail))
+        bindings = evidence.of_turns if evidence.has_trajectory else None
+        return self._outcome(
+            findings,
+            unobserved,
+            is_policy_observed=bindings is not None and evidence.is_call_scope_complete and bindings.is_complete,
+            has_success=bindings is not None and any(call.is_successful for call in bindings.matched),
+        )
+
+    def _outcome(self, findings: list[Finding], unobserved: int, **more: bool) -> Outcome:
+        kept = [finding for finding in findings if finding.check not in self._ignored]
+        self.tally.issues.update(finding.check for finding in kept)
+        return outcome_of(kept, unobserved, **more)
 
 
-def digest_row(line: bytes, place: Place, ignored: frozenset[Check]) -> Digest:
-    """The digest of the row in ``line``."""
-    try:
-        row = _parse(line)
-    except ValueError as error:
-        return unreadable(place, short(error), ignored)
-    evidence = _evidence_of(row)
-    findings, unobserved = _evaluate(evidence, ignored)
-    if evidence.unreadable is not None and Check.UNREADABLE not in ignored:
-        detail = {"reason": "what the row recorded cannot be read", "error": evidence.unreadable}
-        findings.insert(0, Finding(Check.UNREADABLE, detail))
-    return _counted(_identified(row, findings, unobserved), evidence)
-
-
-def unreadable(place: Place, reason: str, ignored: frozenset[Check]) -> Digest:
-    """The digest of a row that cannot be read, or must not be: nothing else about it is known."""
-    finding = Finding(Check.UNREADABLE, {"reason": reason}, place.locator())
-    findings = () if Check.UNREADABLE in ignored else (finding,)
-    bits = sum(BIT[check] for check in RULES if check not in ignored)
-    return Digest(is_readable=False, findings=findings, unobserved=bits)
-
-
-def _parse(line: bytes) -> _Row:
+def _parse(line: bytes | memoryview) -> _Row:
     try:
         return _decoder.decode(line)
     except (msgspec.DecodeError, RecursionError):
         # The exact reader knows what the fast one refuses (a lone surrogate, a byte order mark), and says what is wrong.
-        value = jsonl.loads(line.removeprefix(b"\xef\xbb\xbf"))
+        value = jsonl.loads(bytes(line).removeprefix(b"\xef\xbb\xbf"))
         if not isinstance(value, dict):
             raise ValueError(f"a {type(value).__name__}, not an object") from None  # noqa: TRY004 - a finding
         return msgspec.convert(value, _Row)
-
-
-def _evidence_of(row: _Row) -> Evidence:
-    try:
-        if row.trajectory is None:
-            return response_evidence(row.response)
-        return trajectory_evidence(row.trajectory, row.response)
-    except RecursionError:
-        return Evidence(unreadable="nested too deeply")
 
 
 def _evaluate(evidence: Evidence, ignored: frozenset[Check]) -> tuple[list[Finding], int]:
@@ -116,12 +142,11 @@ def _evaluate(evidence: Evidence, ignored: frozenset[Check]) -> tuple[list[Findi
             continue
         try:
             found = rule(evidence)
-        except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
+        except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError) as error:
             # One strange row must not hide what is wrong with the others.
             found = None
-            if Check.EXECUTION_ERROR not in ignored:
-                detail = {"failed_check": check, "error": type(error).__name__}
-                findings.append(Finding(Check.EXECUTION_ERROR, detail))
+            detail = {"failed_check": check, "error": type(error).__name__}
+            findings.append(Finding(Check.EXECUTION_ERROR, detail))
         if found is None:
             unobserved |= BIT[check]
         else:
@@ -129,47 +154,14 @@ def _evaluate(evidence: Evidence, ignored: frozenset[Check]) -> tuple[list[Findi
     return findings, unobserved
 
 
-def _identified(row: _Row, findings: list[Finding], unobserved: int) -> Digest:
-    task, repeat = _index(row.task), _index(row.repeat)
+def _rollout_id(row: _Row) -> str | None:
     trajectory_id = row.trajectory.get("rollout_id") if isinstance(row.trajectory, dict) else None
     name = row.rollout_id or trajectory_id
-    return Digest(
-        task=task,
-        repeat=0 if repeat is None else repeat,
-        stage=_index(row.stage),
-        rollout_id=short(name) if isinstance(name, str) else None,
-        findings=tuple(findings),
-        unobserved=unobserved,
-    )
+    return short(name) if isinstance(name, str) else None
 
 
-def _index(value: object) -> int | str | None:
-    if value is None or (isinstance(value, int) and abs(value) < 1 << 62):
+def _index(value: object) -> Name | None:
+    # JSON's `true` is no number: a bool is an int, too, but of another type.
+    if value is None or (type(value) is int and abs(value) < NUMBER_LIMIT):
         return value
     return short(value)
-
-
-def _counted(digest: Digest, evidence: Evidence) -> Digest:
-    prompt, completion = evidence.usage
-    digest.tokens = (prompt or 0, completion or 0, 0, 0)
-    if not evidence.has_trajectory:
-        return digest
-    calls = evidence.captured or ()
-    failed = [call for call in calls if call.is_failed]
-    digest.has_capture = bool(calls)
-    bindings = evidence.of_turns
-    if bindings is not None:
-        digest.is_policy_observed = evidence.is_call_scope_complete and bindings.is_complete
-        digest.successful_calls = sum(call.is_successful for call in bindings.matched)
-    digest.failed_calls = len(failed)
-    digest.failed_by_status = dict(Counter(_status(call) for call in failed)) or None
-    digest.ended_on_error = ends_on_failure(calls)
-    seen = Counter(call.identity for call in calls if call.identity is not None)
-    digest.replayed_calls = sum(count - 1 for count in seen.values())
-    captured = (sum(call.tokens_in or 0 for call in calls), sum(call.tokens_out or 0 for call in calls))
-    digest.tokens = (*digest.tokens[:2], *captured)
-    return digest
-
-
-def _status(call: Call) -> str:
-    return "unknown" if call.status_code is None else str(call.status_code)

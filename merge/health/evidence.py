@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -14,12 +13,13 @@ _MOST_TOKENS: Final = 1 << 40
 #: Reasons to stop that mean the token limit.
 LENGTH_REASONS: Final = frozenset({"length", "max_output_tokens", "max_tokens"})
 _FAILED_STATUSES: Final = frozenset({"failed", "error", "cancelled"})
-_CONTENT_KEYS: Final = (
-    "text", "content", "output_text", "answer", "refusal", "encrypted_content", "reasoning", "reasoning_content", "summary",
-)  # fmt: skip
+_CONTENT_KEYS: Final = frozenset(
+    {"text", "content", "output_text", "answer", "refusal", "encrypted_content", "reasoning", "reasoning_content", "summary"}
+)
 _OTHER_TOOLS: Final = frozenset({"tool_use", "mcp_list_tools", "mcp_approval_request"})
 #: Items of a response that answer the model.
 _INPUT_TYPES: Final = frozenset({"function_call_output", "custom_tool_call_output", "mcp_approval_response"})
+_INPUT_ROLES: Final = frozenset({"user", "system", "developer", "tool"})
 
 
 class Turn(msgspec.Struct, frozen=True, gc=False):
@@ -111,6 +111,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def short(value: object) -> str:
     """``value`` as text that fits a report; lone surrogates are replaced."""
     text = value if isinstance(value, str) else str(value)
+    if len(text) <= _TEXT_LIMIT and text.isascii():
+        return text
     cut = text if len(text) <= _TEXT_LIMIT else text[: _TEXT_LIMIT - 1] + "…"
     return cut.encode("utf-8", "replace").decode()
 
@@ -122,7 +124,8 @@ def optional_text(value: object) -> str | None:
 
 def tokens(value: object) -> int | None:
     """A count of tokens; None for anything else."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None
+    # A bool is an int, too, but of another type.
+    return value if type(value) is int and 0 <= value <= _MOST_TOKENS else None
 
 
 def usage_tokens(usage: object) -> tuple[int | None, int | None]:
@@ -135,16 +138,11 @@ def usage_tokens(usage: object) -> tuple[int | None, int | None]:
 
 def is_tool_call(item: object) -> bool:
     """Whether ``item``, a part of an answer or a list of parts, asks for a tool."""
-    if isinstance(item, list | tuple):
-        return any(map(is_tool_call, item))
-    if not isinstance(item, dict):
-        return False
-    kind = item.get("type")
-    # Every such type ends like this (function_call, web_search_call, ...), and new ones keep coming.
-    is_named = isinstance(kind, str) and (
-        kind.endswith("_call") or kind in {"tool_use", "mcp_list_tools", "mcp_approval_request"}
-    )
-    return is_named or bool(item.get("tool_calls"))
+    if isinstance(item, dict):
+        kind = item.get("type")
+        # Every such type ends like this (function_call, web_search_call, ...), and new ones keep coming.
+        return (isinstance(kind, str) and (kind.endswith("_call") or kind in _OTHER_TOOLS)) or bool(item.get("tool_calls"))
+    return isinstance(item, list) and any(map(is_tool_call, item))
 
 
 def says_something(value: object) -> bool:
@@ -155,38 +153,38 @@ def says_something(value: object) -> bool:
         if isinstance(item, str):
             if item and not item.isspace():
                 return True
-        elif isinstance(item, list | tuple):
-            stack.extend(item)
         elif isinstance(item, dict):
-            stack.extend(item[key] for key in _CONTENT_KEYS if key in item)
+            stack += [item[key] for key in item if key in _CONTENT_KEYS]
+        elif isinstance(item, list):
+            stack += item
     return False
 
 
 def answer_turn(response: dict[str, Any]) -> Turn:
     """A whole Responses or Chat Completions object as one turn; text, a refusal or a visible thought is a message."""
-    items = _own_items(response)
-    choices = _dicts(response.get("choices"))
-    messages = [choice.get("message") for choice in choices]
+    items = _own_items(response.get("output"))
+    choices = response.get("choices")
+    messages = [choice.get("message") for choice in _dicts(choices)] if choices else []
+    has_message = says_something(items) or says_something(_other_places(response, messages))
+    return Turn(0, has_message, is_tool_call(items) or is_tool_call(messages))
+
+
+def _other_places(response: dict[str, Any], messages: list[Any]) -> list[Any]:
     # Not the object as a whole: its `text` and `reasoning` are settings that the request had.
-    places = [
-        response.get("output_text"),
-        response.get("content"),
-        *(choice.get("text") for choice in choices),
-        messages,
-        items,
-    ]
-    return Turn(0, says_something(places), is_tool_call(items) or is_tool_call(messages))
+    texts = [choice.get("text") for choice in _dicts(response.get("choices"))]
+    return [response.get("output_text"), response.get("content"), texts, messages]
 
 
-def _own_items(response: dict[str, Any]) -> Sequence[object]:
+def _own_items(output: object) -> list[object]:
     """What the model wrote; results of tools stand in the same list and are not its own."""
-    output = response.get("output")
     items = output if isinstance(output, list) else [output]
     return [item for item in items if not (isinstance(item, dict) and _is_input(item))]
 
 
 def _is_input(item: dict[str, Any]) -> bool:
-    return item.get("type") in _INPUT_TYPES or item.get("role") in {"user", "system", "developer", "tool"}
+    # A list or an object there is neither, and cannot be looked for in a set.
+    kind, role = item.get("type"), item.get("role")
+    return (isinstance(kind, str) and kind in _INPUT_TYPES) or (isinstance(role, str) and role in _INPUT_ROLES)
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:

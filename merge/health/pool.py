@@ -8,17 +8,15 @@ from typing import Final
 
 from merge.fan_out import share_out
 from merge.health.checks import Check
-from merge.health.digest import Digest
 from merge.health.slices import Slice
-from merge.health.worker import decode_digests, digest_slice
+from merge.health.worker import SliceDigest, digest_slice
 
 #: Fewer slices are checked by one process before another has begun.
 _ALONE: Final = 4
 
 
-def digest_slices(slices: Iterable[Slice], ignored: frozenset[Check], workers: int | None) -> Iterator[Digest]:
-    """The digests of all rows in ``slices``, in order. ``workers``: None for one a processor, eight at most."""
+def digest_slices(slices: Iterable[Slice], ignored: frozenset[Check], workers: int | None) -> Iterator[SliceDigest]:
+    """What each of ``slices`` holds, in order. ``workers``: None for one a processor, eight at most."""
     work = partial(digest_slice, ignored=ignored)
     # Beside threads, as at the end of a session, workers take 0.3 s to start.
-    for found in share_out(work, slices, alone=_ALONE, workers=workers, may_start_afresh=True):
-        yield from decode_digests(found)
+    return share_out(work, slices, alone=_ALONE, workers=workers, may_start_afresh=True)

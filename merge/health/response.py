@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
+
+import msgspec
 
 from merge.health.evidence import (
     Bindings,
@@ -15,28 +17,63 @@ from merge.health.evidence import (
     usage_tokens,
 )
 
-
-def response_evidence(response: object) -> Evidence:
-    """What ``response`` shows; nothing when it is no object."""
-    if not isinstance(response, dict):
-        return Evidence()
-    usage = usage_tokens(response.get("usage"))
-    turn = answer_turn(response)
-    return Evidence(turns=(turn,), owned=Bindings(1, (_call(response, turn, usage),)), usage=usage)
+#: All that decides whether the checks of such a row find something, and which of them lack their evidence.
+Pattern: TypeAlias = tuple[bool, bool, str | None, str | None, str | None, int | None, int | None]
 
 
-def _call(response: dict[str, Any], turn: Turn, usage: tuple[int | None, int | None]) -> Call:
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """What a response shows."""
+
+    response_id: object
+    turn: Turn
+    status: str | None
+    error: str | None
+    finish_reason: str | None
+    #: Tokens (prompt, completion).
+    usage: tuple[int | None, int | None]
+
+    def pattern(self) -> Pattern:
+        """Equal for answers that differ in nothing but their name and in how many tokens they count, none or some."""
+        prompt, completion = self.usage
+        turn = self.turn
+        return (
+            turn.has_message,
+            turn.has_tool_call,
+            self.status,
+            self.error,
+            self.finish_reason,
+            prompt and 1,
+            completion and 1,
+        )
+
+
+def read_answer(response: dict[str, Any]) -> Answer:
+    """What ``response`` shows."""
     error = response.get("error")
-    return Call(
+    return Answer(
+        response.get("id"),
+        answer_turn(response),
+        optional_text(response.get("status")),
+        _error_name(error) if error else None,
+        _finish_reason(response),
+        usage_tokens(response.get("usage")),
+    )
+
+
+def answer_evidence(answer: Answer) -> Evidence:
+    """``answer`` as one turn that is one call."""
+    turn, (prompt, completion) = answer.turn, answer.usage
+    call = Call(
         position=0,
-        response_id=optional_text(response.get("id")),
-        response_status=optional_text(response.get("status")),
-        error=_error_name(error) if error else None,
-        finish_reason=_finish_reason(response),
-        tokens_in=usage[0],
-        tokens_out=usage[1],
+        response_id=optional_text(answer.response_id),
+        response_status=answer.status,
+        error=answer.error,
+        finish_reason=answer.finish_reason,
+        tokens_in=prompt,
+        tokens_out=completion,
         has_content=turn.has_message or turn.has_tool_call,
     )
+    return Evidence(turns=(turn,), owned=Bindings(1, (call,)), usage=answer.usage)
 
 
 def _error_name(error: object) -> str:

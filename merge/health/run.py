@@ -17,7 +17,9 @@ from merge.health.checks import Check, Verdict, parse_ignored
 from merge.health.pool import digest_slices
 from merge.health.slices import Slice, selections_of, stretches_of
 from merge.health.summary import encode_summary, encode_verdicts, summarize
-from merge.health.tasks import in_order, mark_duplicates, number_tasks, view_tasks
+from merge.health.table import Table
+from merge.health.tally import Tally
+from merge.health.tasks import arrange, mark_duplicates, number_tasks, view_tasks
 from merge.leftovers import sweep_leftovers
 from merge.lock import waiting_lock
 
@@ -73,16 +75,19 @@ def check_health(artifacts: RunArtifacts, *, ignored: frozenset[Check] = NO_CHEC
 
 
 def _check(artifacts: RunArtifacts, ignored: frozenset[Check], workers: int | None) -> HealthReport:
-    digests = list(digest_slices(_slices(artifacts), ignored, workers))
-    number_tasks(digests)
-    mark_duplicates(digests, ignored)
-    digests = in_order(digests)
-    summary = summarize(digests, view_tasks(digests, ignored), ignored)
+    table, tally = Table(), Tally()
+    for part in digest_slices(_slices(artifacts), ignored, workers):
+        table.extend(part.table)
+        tally.add(part.tally)
+    number_tasks(table)
+    arrange(table)
+    tally.issues[Check.DUPLICATE_IDENTITY] += mark_duplicates(table, ignored)
+    summary = summarize(table, tally, view_tasks(table, ignored), ignored)
     report = HealthReport(summary, artifacts.health, artifacts.verdicts)
     # Checks of one run at once would mistake each other's temporary files for those of a crash.
     with waiting_lock(artifacts.companion("_health.lock")):
         sweep_leftovers((report.verdicts, report.health))
-        durable.publish_lines(report.verdicts, encode_verdicts(digests))
+        durable.publish_lines(report.verdicts, encode_verdicts(table))
         durable.publish(report.health, encode_summary(summary))
     return report
 

@@ -7,14 +7,16 @@ both: growth by append is no change, a file that took the path meanwhile is one,
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from collector.durable import FileId
+from merge.health.blocks import Block, read_blocks
 
 if TYPE_CHECKING:
     from merge.shards import ShardView
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 #: Bytes of a slice: some tens for each worker of a large file, and memory that does not count.
 _SLICE: Final = 4 << 20
 _NEWLINE: Final = ord("\n")
+#: Jumps from one to the next, where `bytes.count` compares each byte: a third of the time for rows of some KB.
+_find_newlines: Final = re.compile(rb"\n").findall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,29 +59,28 @@ Slice: TypeAlias = Stretch | Selection
 def stretches_of(path: Path) -> Iterator[Stretch]:
     """All lines that ``path`` has now. Reads the file once; raises OSError when that cannot be done."""
     with path.open("rb", buffering=0) as file:
-        descriptor = file.fileno()
-        file_id = FileId.of(os.fstat(descriptor))
-        offset, line, size = 0, 1, _SLICE
-        while data := os.pread(descriptor, size, offset):
-            length = data.rfind(b"\n") + 1
-            if not length and os.pread(descriptor, 1, offset + len(data)):
-                # A line that is longer than what was read is read again with more.
-                size *= 2
-                continue
-            # Without a newline it is the last line, which may be still being written.
-            length = length or len(data)
-            part = memoryview(data)[:length]
-            lines = data.count(b"\n") + (data[length - 1] != _NEWLINE)
-            yield Stretch(
-                path=str(path),
-                file_id=file_id,
-                offset=offset,
-                length=length,
-                checksum=zlib.crc32(part),
-                first_line=line,
-                lines=lines,
-            )
-            offset, line, size = offset + length, line + lines, _SLICE
+        file_id = FileId.of(os.fstat(file.fileno()))
+        part = Stretch(path=str(path), file_id=file_id, offset=0, length=0, checksum=0, first_line=1, lines=0)
+        # The last line may be still being written: what is there of it counts.
+        for block in read_blocks(file.fileno(), 0):
+            part = _with_block(part, block)
+            if part.length >= _SLICE:
+                yield part
+                part = _behind(part)
+        if part.length:
+            yield part
+
+
+def _with_block(part: Stretch, block: Block) -> Stretch:
+    data = block.view()
+    lines = len(_find_newlines(data)) + (data[-1] != _NEWLINE)
+    return replace(part, length=part.length + block.size, checksum=zlib.crc32(data, part.checksum), lines=part.lines + lines)
+
+
+def _behind(part: Stretch) -> Stretch:
+    """An empty one that begins where ``part`` ends."""
+    end, line = part.offset + part.length, part.first_line + part.lines
+    return replace(part, offset=end, length=0, checksum=0, first_line=line, lines=0)
 
 
 def selections_of(shard: ShardView) -> Iterator[Selection]:

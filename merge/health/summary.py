@@ -3,44 +3,50 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import orjson
 
 from collector import rows
-from merge.health.checks import ROLLOUT_CHECKS, TASK_CHECKS, Check, Verdict, names_in, verdict_of
-from merge.health.digest import Digest
-from merge.health.tasks import Name, TaskView
+from merge.health.checks import ROLLOUT_CHECKS, TASK_CHECKS, Check, Verdict, names_in
+from merge.health.table import KINDS, Name, Table
+from merge.health.tally import Tally
+from merge.health.tasks import TaskView
 
 
-def summarize(digests: Sequence[Digest], tasks: Mapping[Name, TaskView], ignored: frozenset[Check]) -> dict[str, Any]:
-    """The content of ``<stem>_health.json``; its members are those of NeMo Gym's quality summary."""
-    verdicts = _verdicts(digests)
-    issues = Counter(finding.check for digest in digests for finding in digest.findings)
-    issues.update(check for task in tasks.values() for check, flag in task.flags.items() if flag)
+def summarize(table: Table, tally: Tally, tasks: Mapping[Name, TaskView], ignored: frozenset[Check]) -> dict[str, Any]:
+    """The content of ``<stem>_health.json``; its members are those of NeMo Gym's quality summary.
+
+    Tasks that came out alike share one member, which nobody may change.
+    """
+    views = Counter(tasks.values())
+    issues = tally.issues.copy()
+    for view, count in views.items():
+        issues.update(dict.fromkeys(view.flags, count))
+    shown = {view: _task(view) for view in views}
     return {
         "run": {
             "ignored_checks": sorted(ignored),
             "artifacts": {
-                "records": len(digests),
-                "captures": sum(digest.has_capture for digest in digests),
-                "coverage": _coverage(digests, tasks, ignored),
+                "records": len(table),
+                "captures": tally.captures,
+                "coverage": _coverage(len(table), tally, views, ignored),
             },
-            "verdicts": {verdict.value: verdicts[verdict] for verdict in Verdict},
+            "verdicts": _verdicts(table),
             "issues": {check.value: issues[check] for check in Check},
-            "stats": _stats(digests),
+            "stats": _stats(tally),
         },
-        "tasks": {str(name): _task(task) for name, task in tasks.items()},
+        "tasks": {str(name): shown[view] for name, view in tasks.items()},
     }
 
 
-def _verdicts(digests: Sequence[Digest]) -> Counter[Verdict]:
-    kinds = Counter((bool(digest.findings), bool(digest.unobserved)) for digest in digests)
-    counts = Counter[Verdict]()
-    for (has_findings, has_unobserved), count in kinds.items():
-        counts[verdict_of(has_findings, has_unobserved)] += count
-    return counts
+def _verdicts(table: Table) -> dict[str, int]:
+    counts = dict.fromkeys(Verdict, 0)
+    for number, count in Counter(table.kinds()).items():
+        counts[KINDS[number].verdict] += count
+    return {verdict.value: count for verdict, count in counts.items()}
 
 
 def encode_summary(summary: Mapping[str, Any]) -> bytes:
@@ -48,38 +54,40 @@ def encode_summary(summary: Mapping[str, Any]) -> bytes:
     return orjson.dumps(summary, option=orjson.OPT_INDENT_2) + b"\n"
 
 
-def encode_verdicts(ordered: Iterable[Digest]) -> Iterator[bytes]:
-    """The lines of ``<stem>_verdicts.jsonl``, one a digest."""
-    for digest in ordered:
+def encode_verdicts(arranged: Table) -> Iterator[bytes]:
+    """The lines of ``<stem>_verdicts.jsonl``, one a row."""
+    columns = (arranged.tasks, arranged.repeats, arranged.stages, arranged.rollout_ids, arranged.outcomes)
+    for task, repeat, stage, rollout_id, outcome in zip(*columns, strict=True):
+        kind = KINDS[outcome.kind]
         entry: dict[str, Any] = {
-            rows.TASK_INDEX: digest.task,
-            rows.ROLLOUT_INDEX: digest.repeat,
-            "rollout_id": digest.rollout_id or (f"{digest.task}-{digest.repeat}" if digest.is_readable else None),
-            "verdict": verdict_of(len(digest.findings), digest.unobserved),
-            "findings": [_finding(finding.check, finding.locator, finding.detail) for finding in digest.findings],
-            "unobserved": names_in(digest.unobserved),
+            rows.TASK_INDEX: task,
+            rows.ROLLOUT_INDEX: repeat,
+            "rollout_id": rollout_id or (f"{task}-{repeat}" if kind.is_readable else None),
+            "verdict": kind.verdict,
+            "findings": orjson.Fragment(b"[%b]" % outcome.findings),
+            "unobserved": _encoded_names(outcome.unobserved),
         }
-        if digest.stage is not None:
-            entry["stage_index"] = digest.stage
-        yield orjson.dumps(entry) + b"\n"
+        if stage is not None:
+            entry["stage_index"] = stage
+        yield orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def _finding(check: str, locator: dict[str, Any] | None, detail: dict[str, Any]) -> dict[str, Any]:
-    return {"check": check, **({"locator": locator} if locator else {}), "detail": detail}
+@cache
+def _encoded_names(bits: int) -> orjson.Fragment:
+    return orjson.Fragment(orjson.dumps(names_in(bits)))
 
 
 def _coverage(
-    digests: Sequence[Digest], tasks: Mapping[Name, TaskView], ignored: frozenset[Check]
+    rows_in_all: int, tally: Tally, tasks: Mapping[TaskView, int], ignored: frozenset[Check]
 ) -> dict[str, dict[str, int]]:
-    """How often each check was evaluated, lacked its evidence, or was left out."""
-    missing = Counter[Check]()
-    for bits, count in Counter(digest.unobserved for digest in digests).items():
-        missing.update(dict.fromkeys(names_in(bits), count))
-    found = {check: _counts(len(digests), missing[check], is_ignored=check in ignored) for check in ROLLOUT_CHECKS}
-    for check in TASK_CHECKS:
-        blind = sum(task.flags.get(check, False) is None for task in tasks.values())
-        found[check] = _counts(len(tasks), blind, is_ignored=check in ignored)
-    return {str(check): counts for check, counts in found.items()}
+    """How often each check was evaluated, lacked its evidence, or was left out. ``tasks``: how many have each view."""
+    blind = Counter[Check]()
+    for bits, count in tally.blind.items():
+        blind.update(dict.fromkeys(names_in(bits), count))
+    for view, count in tasks.items():
+        blind.update(dict.fromkeys(view.blind, count))
+    totals = {**dict.fromkeys(ROLLOUT_CHECKS, rows_in_all), **dict.fromkeys(TASK_CHECKS, sum(tasks.values()))}
+    return {str(check): _counts(total, blind[check], is_ignored=check in ignored) for check, total in totals.items()}
 
 
 def _counts(total: int, unobserved: int, *, is_ignored: bool) -> dict[str, int]:
@@ -88,28 +96,24 @@ def _counts(total: int, unobserved: int, *, is_ignored: bool) -> dict[str, int]:
     return {"evaluated": total - unobserved, "unobserved": unobserved, "ignored": 0}
 
 
-def _stats(digests: Sequence[Digest]) -> dict[str, Any]:
-    by_status = Counter[str]()
-    for digest in digests:
-        by_status.update(digest.failed_by_status or {})
-    sums = [sum(column) for column in zip(*(digest.tokens for digest in digests), strict=True)] or [0, 0, 0, 0]
-    names = ("prompt", "completion", "capture_prompt", "capture_completion")
+def _stats(tally: Tally) -> dict[str, Any]:
     return {
         "model_call_errors": {
-            "total": sum(digest.failed_calls for digest in digests),
-            "by_status": dict(sorted(by_status.items())),
-            "rollouts_affected": sum(digest.failed_calls > 0 for digest in digests),
-            "ended_on_error": sum(digest.ended_on_error for digest in digests),
+            "total": tally.failed_calls,
+            "by_status": dict(sorted(tally.failed_by_status.items())),
+            "rollouts_affected": tally.rows_with_failures,
+            "ended_on_error": tally.ended_on_error,
         },
-        "duplicated_calls": {
-            "replayed": sum(digest.replayed_calls for digest in digests),
-            "rollouts": sum(digest.replayed_calls > 0 for digest in digests),
+        "duplicated_calls": {"replayed": tally.replayed_calls, "rollouts": tally.rows_with_replays},
+        "tokens": {
+            "prompt": tally.prompt,
+            "completion": tally.completion,
+            "capture_prompt": tally.capture_prompt,
+            "capture_completion": tally.capture_completion,
         },
-        "tokens": dict(zip(names, sums, strict=True)),
     }
 
 
-def _task(task: TaskView) -> dict[str, Any]:
-    verdicts = [repeat.verdict for repeat in task.repeats]
-    flags = [check for check, flag in task.flags.items() if flag]
-    return {"repeats": len(task.repeats), **{verdict.value: verdicts.count(verdict) for verdict in Verdict}, "flags": flags}
+def _task(view: TaskView) -> dict[str, Any]:
+    counts = {verdict.value: count for verdict, count in zip(Verdict, view.verdicts, strict=True)}
+    return {"repeats": sum(view.verdicts), **counts, "flags": list(view.flags)}

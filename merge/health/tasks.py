@@ -1,76 +1,75 @@
-"""What only all rows together show: two rows of one rollout, and tasks whose repeats all fail. Pure."""
+"""What only all rows together show: two rows of one rollout, and tasks whose repeats all fail."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from operator import attrgetter
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-from merge.health.checks import Check, Verdict, verdict_of
-from merge.health.digest import Digest
+from merge.health.checks import Check, Verdict
 from merge.health.rules import Finding
-
-Name: TypeAlias = int | str
-
-
-class Repeat(NamedTuple):
-    """One repeat of a task; rows that claim to be the same one are merged."""
-
-    verdict: Verdict
-    is_policy_observed: bool
-    successful_calls: int
+from merge.health.table import KINDS, NUMBER_LIMIT, Kind, Name, Table, number_of
 
 
 class TaskView(NamedTuple):
-    """One task. A flag is None where its check could not be evaluated; ``ignored`` checks are not in it."""
+    """One task. Rows that claim to be the same repeat count as one."""
 
-    repeats: Sequence[Repeat]
-    flags: dict[Check, bool | None]
+    #: How many repeats have each verdict, in the order of Verdict.
+    verdicts: tuple[int, ...]
+    #: The checks of tasks that found something, and those that could not be evaluated; ignored ones are in neither.
+    flags: tuple[Check, ...]
+    blind: tuple[Check, ...]
 
 
-def number_tasks(digests: Iterable[Digest]) -> None:
+def number_tasks(table: Table) -> None:
     """Give each readable row that names no task its position as one."""
-    for position, digest in enumerate(digests):
-        if digest.is_readable and digest.task is None:
-            digest.task = position
+    for position, task in enumerate(table.tasks):
+        if task is None and KINDS[table.outcomes[position].kind].is_readable:
+            table.tasks[position] = position
 
 
-def mark_duplicates(digests: Iterable[Digest], ignored: frozenset[Check]) -> None:
-    """Add a finding to every row whose (stage, task, repeat) another row has too."""
+def arrange(table: Table) -> None:
+    """Sort the rows by task, repeat and stage, numbers before names; rows that cannot be read come last."""
+    order = list(range(len(table)))
+    # Each sort keeps what those before it made of equal rows, and one of rows in order already costs next to nothing.
+    for column in (table.stages, table.repeats, table.tasks):
+        order.sort(key=_sort_keys(column).__getitem__)
+    if order != list(range(len(order))):
+        table.arrange(order)
+
+
+def mark_duplicates(arranged: Table, ignored: frozenset[Check]) -> int:
+    """Add a finding to every row whose (stage, task, repeat) another row has too. Returns how many rows that are."""
     if Check.DUPLICATE_IDENTITY in ignored:
-        return
-    seen: dict[tuple[Name | None, Name | None, Name | None], Digest] = {}
-    copies: dict[int, list[Digest]] = defaultdict(list)
-    for digest in digests:
-        if digest.is_readable:
-            first = seen.setdefault((digest.stage, digest.task, digest.repeat), digest)
-            if first is not digest:
-                copies[id(first)] = [*(copies[id(first)] or [first]), digest]
-    for same in copies.values():
-        for digest in same:
-            finding = Finding(Check.DUPLICATE_IDENTITY, {"duplicate_count": len(same)})
-            digest.findings = (*digest.findings, finding)
+        return 0
+    marked = 0
+    for same in _copies(arranged):
+        finding = Finding(Check.DUPLICATE_IDENTITY, {"duplicate_count": len(same)})
+        for i in same:
+            arranged.outcomes[i] = arranged.outcomes[i].with_finding(finding)
+        marked += len(same)
+    return marked
 
 
-def in_order(digests: Iterable[Digest]) -> list[Digest]:
-    """``digests`` by task, repeat and stage; rows that cannot be read come last."""
-    return sorted(digests, key=_sort_key)
-
-
-def view_tasks(ordered: Iterable[Digest], ignored: frozenset[Check]) -> dict[Name, TaskView]:
-    """Every task of ``ordered`` digests with its repeats and flags, numbers first, then names."""
+def view_tasks(arranged: Table, ignored: frozenset[Check]) -> dict[Name, TaskView]:
+    """Every task, numbers first, then names. Tasks whose repeats came out alike share one view."""
+    kinds = arranged.kinds()
     views: dict[Name, TaskView] = {}
-    for task, rows in groupby(ordered, key=attrgetter("task")):
+    shared: dict[bytes, TaskView] = {}
+    end = 0
+    for task, rows in groupby(arranged.tasks):
+        begin, end = end, end + len(list(rows))
         if task is not None:
-            copies = [list(same) for _, same in groupby(rows, key=attrgetter("repeat"))]
-            views[task] = _view(copies, ignored)
+            repeats = _one_a_repeat(kinds[begin:end], arranged.repeats[begin:end])
+            views[task] = shared.get(repeats) or shared.setdefault(repeats, _view([KINDS[kind] for kind in repeats], ignored))
     return views
 
 
-def _sort_key(digest: Digest) -> tuple[object, ...]:
-    return (_order_of(digest.task), _order_of(digest.repeat), _order_of(digest.stage))
+def _sort_keys(column: Sequence[Name | None]) -> Sequence[Any]:
+    if str not in set(map(type, column)):
+        # Numbers where there can be: they weigh a tenth of what tuples do.
+        return [NUMBER_LIMIT if name is None else name for name in column]
+    return list(map(_order_of, column))
 
 
 def _order_of(name: Name | None) -> tuple[int, int, str]:
@@ -80,32 +79,63 @@ def _order_of(name: Name | None) -> tuple[int, int, str]:
     return (0, name, "") if isinstance(name, int) else (1, 0, name)
 
 
-def _view(rows: Sequence[Sequence[Digest]], ignored: frozenset[Check]) -> TaskView:
-    repeats = [_repeat(copies) for copies in rows]
-    flags = {Check.TASK_UNHEALTHY: _is_unhealthy(repeats), Check.TASK_WITHOUT_SUCCESS: _is_without_success(repeats)}
-    return TaskView(repeats, {check: flag for check, flag in flags.items() if check not in ignored})
+def _copies(arranged: Table) -> Iterator[range]:
+    """The positions of rows that name the same rollout, for each rollout with more than one."""
+    tasks, repeats, stages = arranged.tasks, arranged.repeats, arranged.stages
+    # The task last: rows that cannot be read have none, and name nothing.
+    again = [
+        i
+        for i in range(1, len(arranged))
+        if repeats[i] == repeats[i - 1] and stages[i] == stages[i - 1] and tasks[i] == tasks[i - 1] is not None
+    ]
+    first = 0
+    for i in range(1, len(again) + 1):
+        if i == len(again) or again[i] != again[i - 1] + 1:
+            yield range(again[first] - 1, again[i - 1] + 1)
+            first = i
 
 
-def _repeat(copies: Sequence[Digest]) -> Repeat:
-    if len(copies) == 1:
-        (only,) = copies
-        verdict = verdict_of(len(only.findings), only.unobserved)
-        return Repeat(verdict, only.is_policy_observed, only.successful_calls)
-    verdicts = [verdict_of(len(copy.findings), copy.unobserved) for copy in copies]
-    return Repeat(
-        verdicts[0] if verdicts.count(verdicts[0]) == len(verdicts) else Verdict.UNOBSERVED,
-        all(copy.is_policy_observed for copy in copies),
-        max(copy.successful_calls for copy in copies),
+def _one_a_repeat(kinds: bytes, repeats: Sequence[Name | None]) -> bytes:
+    """One kind a repeat, where each row has a kind and a repeat, and those of a repeat stand together."""
+    if len(set(repeats)) == len(repeats):
+        return kinds
+    found: list[int] = []
+    end = 0
+    for _, same in groupby(repeats):
+        begin, end = end, end + len(list(same))
+        found.append(_merged([KINDS[kind] for kind in kinds[begin:end]]))
+    return bytes(found)
+
+
+def _merged(copies: Sequence[Kind]) -> int:
+    verdicts = {copy.verdict for copy in copies}
+    return number_of(
+        Kind(
+            verdicts.pop() if len(verdicts) == 1 else Verdict.UNOBSERVED,
+            is_readable=True,
+            is_policy_observed=all(copy.is_policy_observed for copy in copies),
+            has_success=any(copy.has_success for copy in copies),
+        )
     )
 
 
-def _is_unhealthy(repeats: Sequence[Repeat]) -> bool | None:
+def _view(repeats: Sequence[Kind], ignored: frozenset[Check]) -> TaskView:
+    found = {Check.TASK_UNHEALTHY: _is_unhealthy(repeats), Check.TASK_WITHOUT_SUCCESS: _is_without_success(repeats)}
+    verdicts = [repeat.verdict for repeat in repeats]
+    return TaskView(
+        tuple(map(verdicts.count, Verdict)),
+        flags=tuple(check for check, flag in found.items() if flag and check not in ignored),
+        blind=tuple(check for check, flag in found.items() if flag is None and check not in ignored),
+    )
+
+
+def _is_unhealthy(repeats: Sequence[Kind]) -> bool | None:
     judged = [repeat for repeat in repeats if repeat.verdict is not Verdict.UNOBSERVED]
     # One bad repeat is an accident of that repeat; two of two are one of the task.
     return all(repeat.verdict is Verdict.UNHEALTHY for repeat in judged) if len(judged) >= 2 else None
 
 
-def _is_without_success(repeats: Sequence[Repeat]) -> bool | None:
+def _is_without_success(repeats: Sequence[Kind]) -> bool | None:
     if not all(repeat.is_policy_observed for repeat in repeats):
         return None
-    return not any(repeat.successful_calls for repeat in repeats)
+    return not any(repeat.has_success for repeat in repeats)

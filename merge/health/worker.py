@@ -4,87 +4,81 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator
-from typing import Final
-
-import msgspec
+from typing import Final, NamedTuple
 
 from collector.durable import FileId
+from merge.health.blocks import read_blocks, read_extents
 from merge.health.checks import Check
-from merge.health.digest import Digest, Place, digest_row, unreadable
+from merge.health.digest import Digester
 from merge.health.slices import Selection, Slice, Stretch
+from merge.health.table import Table
+from merge.health.tally import Tally
 
 _REPLACED: Final = "the file was replaced since it was indexed"
 _REWRITTEN: Final = "the bytes changed since they were indexed"
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(list[Digest])
+_FOREIGN: Final = "the row is not the one its journal records"
+_SPACE: Final = ord(" ")
 
 
-def digest_slice(part: Slice, ignored: frozenset[Check]) -> bytes:
-    """The digests of the rows in ``part``, encoded: pickling as many objects takes longer than finding them."""
-    return _encoder.encode(list(_digests(part, ignored)))
+class SliceDigest(NamedTuple):
+    """The rows of one slice, in their order, and the counts over them."""
+
+    table: Table
+    tally: Tally
 
 
-def decode_digests(data: bytes) -> list[Digest]:
-    """What ``digest_slice`` returned."""
-    return _decoder.decode(data)
+def digest_slice(part: Slice, ignored: frozenset[Check]) -> SliceDigest:
+    """The digests of the rows in ``part``."""
+    digester = _digest(part, ignored)
+    return SliceDigest(digester.table, digester.tally)
 
 
-def _digests(part: Slice, ignored: frozenset[Check]) -> Iterator[Digest]:
+def _digest(part: Slice, ignored: frozenset[Check]) -> Digester:
     try:
         descriptor = os.open(part.path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        yield from _lost(part, f"the file cannot be opened ({error.strerror})", ignored)
-        return
+        return _lost(part, f"the file cannot be opened ({error.strerror})", ignored)
     try:
         # The descriptor, not the path: a path can be given to another file between two looks at it.
         if FileId.of(os.fstat(descriptor)) != part.file_id:
-            yield from _lost(part, _REPLACED, ignored)
-        elif isinstance(part, Stretch):
-            yield from _of_stretch(part, descriptor, ignored)
-        else:
-            yield from _of_selection(part, descriptor, ignored)
+            return _lost(part, _REPLACED, ignored)
+        if isinstance(part, Stretch):
+            return _of_stretch(part, descriptor, ignored) or _lost(part, _REWRITTEN, ignored)
+        return _of_selection(part, descriptor, ignored)
     finally:
         os.close(descriptor)
 
 
-def _of_stretch(part: Stretch, descriptor: int, ignored: frozenset[Check]) -> Iterator[Digest]:
-    data = _read(descriptor, part.offset, part.length)
-    if len(data) != part.length or zlib.crc32(data) != part.checksum:
-        yield from _lost(part, _REWRITTEN, ignored)
-        return
-    for number, line in enumerate(data.split(b"\n"), start=part.first_line):
-        if line and not line.isspace():
-            yield digest_row(line, Place(part.path, line=number), ignored)
+def _of_stretch(part: Stretch, descriptor: int, ignored: frozenset[Check]) -> Digester | None:
+    """None when the bytes are not those that were indexed, which is known behind the last of them."""
+    digester = Digester(part.path, "line", ignored)
+    number, length, checksum = part.first_line, 0, 0
+    for block in read_blocks(descriptor, part.offset, part.offset + part.length):
+        length, checksum = length + block.size, zlib.crc32(block.view(), checksum)
+        for line in block.lines():
+            if line and (line[0] > _SPACE or not bytes(line).isspace()):
+                digester.add(line, number)
+            number += 1
+    return digester if (length, checksum) == (part.length, part.checksum) else None
 
 
-def _of_selection(part: Selection, descriptor: int, ignored: frozenset[Check]) -> Iterator[Digest]:
-    for offset, length, checksum in zip(part.offsets, part.lengths, part.checksums, strict=True):
-        data = _read(descriptor, offset, length)
-        if len(data) == length - 1:
-            # A crash cut off the newline of the last row, which is whole otherwise.
-            data += b"\n"
-        if zlib.crc32(data) == checksum:
-            yield digest_row(data, Place(part.path, byte=offset), ignored)
+def _of_selection(part: Selection, descriptor: int, ignored: frozenset[Check]) -> Digester:
+    digester = Digester(part.path, "byte", ignored)
+    found = read_extents(descriptor, part.offsets, part.lengths)
+    for data, offset, length, checksum in zip(found, part.offsets, part.lengths, part.checksums, strict=True):
+        # A crash cut off the newline of the last row, which is whole otherwise.
+        line = bytes(data) + b"\n" if len(data) == length - 1 else data
+        if zlib.crc32(line) == checksum:
+            digester.add(line, offset)
         else:
-            yield unreadable(Place(part.path, byte=offset), "the row is not the one its journal records", ignored)
+            digester.add_unreadable(offset, _FOREIGN)
+    return digester
 
 
-def _lost(part: Slice, reason: str, ignored: frozenset[Check]) -> Iterator[Digest]:
+def _lost(part: Slice, reason: str, ignored: frozenset[Check]) -> Digester:
     """One finding for each row that was there; none of what is there now is looked at."""
-    if isinstance(part, Stretch):
-        places = [Place(part.path, line=part.first_line + i) for i in range(part.lines)]
-    else:
-        places = [Place(part.path, byte=offset) for offset in part.offsets]
-    for place in places:
-        yield unreadable(place, reason, ignored)
-
-
-def _read(descriptor: int, offset: int, size: int) -> bytes:
-    data = os.pread(descriptor, size, offset)
-    while len(data) < size:
-        more = os.pread(descriptor, size - len(data), offset + len(data))
-        if not more:
-            break
-        data += more
-    return data
+    is_stretch = isinstance(part, Stretch)
+    digester = Digester(part.path, "line" if is_stretch else "byte", ignored)
+    for number in range(part.first_line, part.first_line + part.lines) if is_stretch else part.offsets:
+        digester.add_unreadable(number, reason)
+    return digester

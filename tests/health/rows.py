@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from collector.artifacts import RunArtifacts
 from merge.health.checks import Check
+from merge.health.pool import digest_slices
 from merge.health.run import HealthReport, check_health
+from merge.health.slices import Slice
+from merge.health.table import KINDS, Name, Outcome
 
 MODEL = {"type": "openai", "name": "m"}
 
@@ -89,3 +92,25 @@ def verdicts(report: HealthReport) -> list[dict[str, Any]]:
 def issues(report: HealthReport) -> dict[str, int]:
     """The checks with findings."""
     return {name: count for name, count in report.summary["run"]["issues"].items() if count}
+
+
+class Digested(NamedTuple):
+    """What became of one row."""
+
+    task: Name | None
+    is_readable: bool
+    findings: list[dict[str, Any]]
+
+
+def digested(slices: Iterable[Slice], *, workers: int = 1) -> list[Digested]:
+    """Each row of ``slices`` after all of them were checked."""
+    return [
+        Digested(task, KINDS[outcome.kind].is_readable, findings_of(outcome))
+        for part in digest_slices(slices, frozenset(), workers)
+        for task, outcome in zip(part.table.tasks, part.table.outcomes, strict=True)
+    ]
+
+
+def findings_of(outcome: Outcome) -> list[dict[str, Any]]:
+    """The findings of one row as the report has them."""
+    return json.loads(b"[%b]" % outcome.findings)

@@ -11,13 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from merge.health.checks import Check
-from merge.health.pool import digest_slices
 from merge.health.run import check_health
 from merge.health.slices import Slice, Stretch, stretches_of
-from tests.health.rows import issues, response, row, verdicts, write
+from tests.health.rows import digested, issues, response, row, verdicts, write
 
-NONE: frozenset[Check] = frozenset()
 ROWS = 160
 
 
@@ -47,11 +44,11 @@ def test_rows_of_a_file_that_took_the_path_are_never_reported(path: Path, tmp_pa
     other = write(tmp_path / "other.jsonl", map(big, range(9000, 9000 + ROWS))).rollouts
     other.replace(path)
 
-    digests = list(digest_slices(slices, NONE, 2))
+    digests = digested(slices, workers=2)
 
     assert len(digests) == ROWS
     assert all(digest.task is None and not digest.is_readable for digest in digests)
-    reasons = {finding.detail["reason"] for digest in digests for finding in digest.findings}
+    reasons = {finding["detail"]["reason"] for digest in digests for finding in digest.findings}
     assert reasons == {"the file was replaced since it was indexed"}
 
 
@@ -64,7 +61,7 @@ def test_a_replacement_in_the_middle_of_a_check_hides_only_what_was_not_read_yet
         other.replace(path)
         yield from found[30:]
 
-    digests = list(digest_slices(slices(), NONE, 2))
+    digests = digested(slices(), workers=2)
 
     assert [digest.task for digest in digests if digest.is_readable] == list(range(sum(d.is_readable for d in digests)))
     assert not digests[-1].is_readable
@@ -75,7 +72,7 @@ def test_a_file_written_over_in_place_is_a_finding(path: Path) -> None:
     slices = list(stretches_of(path))
     write(path, map(big, range(5000, 5000 + ROWS)))
 
-    digests = list(digest_slices(slices, NONE, 1))
+    digests = digested(slices)
 
     assert {digest.task for digest in digests} == {None}
 
@@ -84,7 +81,7 @@ def test_a_removed_file_is_a_finding_for_each_row(path: Path) -> None:
     slices = list(stretches_of(path))
     path.unlink()
 
-    digests = list(digest_slices(slices, NONE, 1))
+    digests = digested(slices)
 
     assert len(digests) == ROWS
     assert not any(digest.is_readable for digest in digests)
@@ -95,10 +92,22 @@ def test_growth_by_append_changes_nothing_of_what_was_indexed(path: Path) -> Non
     with path.open("ab") as file:
         file.writelines(json.dumps(big(task)).encode() + b"\n" for task in range(ROWS, ROWS + 5))
 
-    digests = list(digest_slices(slices, NONE, 2))
+    digests = digested(slices, workers=2)
 
     assert [digest.task for digest in digests] == list(range(ROWS))
     assert not any(digest.findings for digest in digests)
+
+
+def test_a_last_line_that_is_finished_after_it_was_indexed_is_what_it_was(tmp_path: Path) -> None:
+    path = write(tmp_path / "rollouts.jsonl", [row(0), b'{"_ng_task_index": 1, "re']).rollouts
+    slices = list(stretches_of(path))
+    with path.open("ab") as file:
+        file.write(b'ward": 1.0}\n')
+
+    digests = digested(slices)
+
+    assert [digest.is_readable for digest in digests] == [True, False]
+    assert [finding["locator"]["line"] for finding in digests[1].findings] == [2]
 
 
 def test_a_killed_worker_costs_no_row(path: Path) -> None:
@@ -113,7 +122,7 @@ def test_a_killed_worker_costs_no_row(path: Path) -> None:
                 killed.append(child)
         yield from found
 
-    digests = list(digest_slices(slices(), NONE, 2))
+    digests = digested(slices(), workers=2)
 
     assert killed
     assert [digest.task for digest in digests] == list(range(ROWS))

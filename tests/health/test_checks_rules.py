@@ -228,3 +228,53 @@ def test_reports_hold_no_long_text_of_a_row(tmp_path: Path) -> None:
 
     assert report.verdicts.stat().st_size < 5_000
     assert report.health.stat().st_size < 10_000
+
+
+@pytest.mark.parametrize("strange", [[], {}, [[1]], {"a": 1}], ids=str)
+@pytest.mark.parametrize("member", ["type", "role"])
+def test_an_item_of_an_answer_may_have_anything_where_words_are_expected(member: str, strange: object, tmp_path: Path) -> None:
+    """One such item ended the check of the whole file."""
+    item = {"content": [{"text": "four"}], member: strange}
+
+    report = check(tmp_path, row(response=response(output=[item])), traced(1, model_calls=[call(response={"output": [item]})]))
+
+    assert issues(report) == {}
+    assert [verdict["_ng_task_index"] for verdict in verdicts(report)] == [0, 1]
+
+
+@pytest.mark.parametrize("name", ["_ng_task_index", "_ng_rollout_index", "stage_index"])
+def test_a_truth_value_is_no_number_of_a_row_but_its_name(name: str, tmp_path: Path) -> None:
+    """One such row ended the check of the whole file."""
+    first, second = verdicts(check(tmp_path, row(**{name: 1}), row(**{name: True})))
+
+    assert (first[name], second[name]) == (1, "True")
+
+
+@pytest.mark.parametrize("depth", [400, 900, 970, 980, 985, 990, 995, 1000, 1100, 5000])
+@pytest.mark.parametrize(
+    "around",
+    [
+        b'{"_ng_task_index": %b}',
+        b'{"stage_index": %b}',
+        b'{"response": {"error": {"code": %b}}}',
+        b'{"response": {"output": %b}}',
+        b'{"ng_trajectory": {"turns": [{"turn_no": %b}]}}',
+        b'{"ng_trajectory": {"gaps": [{"code": "model_call_reference_conflict", "detail": %b}]}}',
+    ],
+    ids=["task", "stage", "error", "output", "turn", "gap"],
+)
+def test_lists_in_lists_cost_one_row_and_not_the_check(around: bytes, depth: int, tmp_path: Path) -> None:
+    """What a parser could just read was too deep to be told, and that ended the check of the whole file."""
+    report = check(tmp_path, around % (b"[" * depth + b"]" * depth) + b"\n", row(7))
+
+    assert [verdict["verdict"] for verdict in verdicts(report)].count("unobserved") >= 1
+    assert len(verdicts(report)) == 2
+
+
+def test_copies_are_counted_for_each_rollout_by_itself(tmp_path: Path) -> None:
+    rows = [row(0), row(0), row(0), row(0, 1), row(0, 2), row(0, 2), row(1), b"half\n", b"half\n", row(9), row(9)]
+
+    found = verdicts(check(tmp_path, *rows))
+
+    counts = [[finding["detail"].get("duplicate_count") for finding in verdict["findings"]] for verdict in found]
+    assert counts == [[3], [3], [3], [], [2], [2], [], [2], [2], [None], [None]]

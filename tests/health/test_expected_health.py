@@ -11,14 +11,11 @@ from collector.errors import CorruptArtifactError
 from collector.settings import RetrySettings
 from exporters.tail import finish_benchmark
 from merge.health.checks import Check
-from merge.health.pool import digest_slices
 from merge.health.run import HealthChoice, check_health, note_when_new
 from merge.health.slices import selections_of, stretches_of
 from merge.shards import read_shard
-from tests.health.rows import issues, row, verdicts, write
+from tests.health.rows import digested, issues, row, verdicts, write
 from tests.merge.build import Plan, answered, failed, fill, fill_all, plan
-
-NONE: frozenset[Check] = frozenset()
 
 
 def finish(made: Plan, health: HealthChoice | None) -> str | None:
@@ -33,10 +30,10 @@ def test_n42_rows_of_run_b_at_the_path_of_run_a_are_a_finding_and_never_reported
     run_b = write(tmp_path / "b.jsonl", [row(9), row(1)])
     run_b.rollouts.replace(run_a.rollouts)
 
-    digests = list(digest_slices(indexed, NONE, 1))
+    digests = digested(indexed)
 
     assert [digest.task for digest in digests] == [None, None]
-    assert [finding.check for digest in digests for finding in digest.findings] == [Check.UNREADABLE] * 2
+    assert [finding["check"] for digest in digests for finding in digest.findings] == [Check.UNREADABLE] * 2
 
 
 def test_n43_a_check_of_a_file_that_grows_by_append_is_valid(tmp_path: Path) -> None:
@@ -45,7 +42,7 @@ def test_n43_a_check_of_a_file_that_grows_by_append_is_valid(tmp_path: Path) -> 
     with artifacts.rollouts.open("ab") as file:
         file.write(json.dumps(row(2)).encode() + b"\n")
 
-    digests = list(digest_slices(indexed, NONE, 1))
+    digests = digested(indexed)
 
     assert [digest.task for digest in digests] == [0, 1]
     assert not any(digest.findings for digest in digests)
@@ -109,7 +106,7 @@ def test_rows_of_a_run_that_took_the_place_of_a_journalled_one_are_never_reporte
     copy.write_bytes(shard.rollouts.read_bytes())
     copy.replace(shard.rollouts)
 
-    digests = list(digest_slices(slices, NONE, 1))
+    digests = digested(slices)
 
     assert [digest.is_readable for digest in digests] == [False] * 3
 
