@@ -24,6 +24,8 @@ _OBSERVED: Final = "token_observability_coverage"
 
 def performance_metrics(table: RowTable) -> Metrics:
     """The figures over all unmasked rows; nothing when none of them has an ``ng_perf`` with a number in it."""
+    if not table.has(PERFORMANCE):
+        return {}
     columns = {name: table.column(PERFORMANCE + name) for name in (*_TOKENS, _TURNS, _OBSERVED, "total_latency_ms")}
     is_there = np.any([~np.isnan(np.asarray(column)) for column in columns.values()], axis=0)
     rows = len(table.keys)

@@ -44,6 +44,10 @@ class RowTable:
         """The names of all columns that are metrics, sorted."""
         return sorted(name for name in self._columns if not name.startswith("_"))
 
+    def has(self, prefix: str) -> bool:
+        """Whether there is a column whose name begins with ``prefix``."""
+        return any(name.startswith(prefix) for name in self._columns)
+
     def column(self, name: str) -> array[float]:
         """One value for each of ``keys``, NaN where the row has none."""
         column = self._columns.get(name)
