@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Self, TypeVar
 
@@ -172,9 +172,17 @@ class _Tally:
             self.suspects.append(index)
 
 
-def total(parts: Iterable[Coverage]) -> Coverage:
-    """The sum over shards of one benchmark. ``parts`` is not empty."""
-    shards = list(parts)
+def total(parts: Iterable[Coverage], *, expected: int = 0) -> Coverage:
+    """The sum over shards of one benchmark. ``parts`` is not empty.
+
+    Of ``expected`` rollouts those that are in no part are unknown: a score must not look better without them.
+    """
+    found = _sum_of(list(parts))
+    missing = expected - found.expected
+    return found.with_unknown(missing) if missing > 0 else found
+
+
+def _sum_of(shards: Sequence[Coverage]) -> Coverage:
     states = _summed(part.states for part in shards)
     sums = [part.reward_sum for part in shards if part.reward_sum is not None]
     # A part can have scores and no sum: then nobody knows the whole.

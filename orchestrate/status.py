@@ -131,9 +131,7 @@ def _benchmark(
             continue
         parts.append(found.coverage)
         shards.append(ShardReport(index=index, **_recorded_part(found), **job))
-    recorded = total(parts) if parts else None
-    # A score must not look better without the shards that cannot be read.
-    coverage = recorded.with_unknown(max(0, benchmark.expected - recorded.expected)) if recorded else None
+    coverage = total(parts, expected=benchmark.expected) if parts else None
     merged = run.result(benchmark)
     receipt = _receipt(merged)
     whole = run.merged(benchmark)
@@ -147,7 +145,7 @@ def _benchmark(
         expected=benchmark.expected,
         merged=str(merged.rollouts) if merged.rollouts.exists() else None,
         merged_partially=receipt is not None and receipt.partial,
-        merged_is_older=receipt is not None and recorded is not None and is_readable and not is_current(merged, recorded),
+        merged_is_older=receipt is not None and coverage is not None and is_readable and not is_current(merged, coverage),
         older_result=str(whole.rollouts) if merged != whole and whole.receipt.exists() else None,
         exports=_exports(benchmark, merged, receipt),
         shards=shards,

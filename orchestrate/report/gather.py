@@ -15,11 +15,11 @@ from collector.artifacts import RunArtifacts
 from collector.coverage import Coverage, total
 from collector.errors import GymEvalError
 from collector.manifest import read_manifest
-from collector.outcomes import RolloutState
 from collector.settings import RetrySettings
 from collector.store import RolloutStore
 from merge.partial import is_current
 from merge.receipt import read_receipt
+from orchestrate.config.load import settings_of
 from orchestrate.counted import counted
 from orchestrate.health import runs_in
 from orchestrate.named import named
@@ -111,11 +111,8 @@ def _planned(run: RunDir, only: str | None) -> list[Place]:
     for benchmark in plan.benchmarks:
         if only not in (None, benchmark.name):
             continue
-        requeue = plan.config.driver.benchmarks[benchmark.name].requeue
-        retry = {"max_interruptions": requeue.max_interruptions}
-        given = plan.config.driver.benchmarks[benchmark.name].run.get("retry") or {}
-        settings = RetrySettings.model_validate({**retry, **given})
-        places.append(Place(benchmark.name, run.result(benchmark), tuple(run.shards(benchmark)), settings))
+        retry = settings_of(plan.config, benchmark.name, output=run.merged(benchmark).rollouts).retry
+        places.append(Place(benchmark.name, run.result(benchmark), tuple(run.shards(benchmark)), retry))
     return places
 
 
@@ -155,21 +152,12 @@ def _benchmark(place: Place, *, content: bool) -> BenchmarkFacts:
     missing = len(shards) - len(readable)
     return BenchmarkFacts(
         name=place.name,
-        coverage=_whole(readable, place) if readable else None,
+        coverage=total(readable, expected=max(map(_whole_expected, place.shards))) if readable else None,
         shards=shards,
         figures=figures_of(row_files(place.merged, place.shards), content=content),
         projection=_projection(place, readable) + (f"; cannot be read: {counted(missing, 'shard')}" if missing else ""),
         health=_health(place.merged),
     )
-
-
-def _whole(counted: Sequence[Coverage], place: Place) -> Coverage:
-    """The sum, with the rollouts of shards that cannot be read as unknown: a score must not look better without them."""
-    summed = total(counted)
-    whole = max(_whole_expected(run) for run in place.shards)
-    missing = max(0, whole - summed.expected)
-    states = {**summed.states, RolloutState.UNKNOWN: summed.states.get(RolloutState.UNKNOWN, 0) + missing}
-    return summed.model_copy(update={"expected": summed.expected + missing, "states": states})
 
 
 def _whole_expected(run: RunArtifacts) -> int:

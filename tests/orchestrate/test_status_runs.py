@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from collector.coverage import Coverage
 from orchestrate.cli import wait
+from orchestrate.report.gather import gather
 from orchestrate.rundir import RunDir
 from tests.orchestrate.fake_slurm import FakeSlurm
 from tests.orchestrate.project import Project
@@ -83,6 +85,16 @@ def test_a_score_without_the_shards_that_cannot_be_read_has_bounds(project: Proj
     assert low <= before["mean_reward"] <= high
     assert high - low == 0.5
     assert found["merged_is_older"] is False
+
+
+def test_a_report_counts_as_a_status_does(project: Project) -> None:
+    (project.run_dir / "math" / "shards" / "0-of-2" / "rollouts_attempts.jsonl").write_bytes(b"garbage\n")
+
+    told = Coverage.model_validate(project.status()["benchmarks"][0]["coverage"])
+    reported = gather(str(project.run_dir), content=False).benchmarks[0].coverage
+
+    assert told.unfinished == 2
+    assert reported == told
 
 
 def test_a_refused_submission_is_shown_with_its_reason(tmp_path: Path) -> None:

@@ -128,6 +128,7 @@ def test_a_shard_that_cannot_be_read_is_named_and_its_rollouts_stay_expected(tmp
 
     assert facts.coverage is not None
     assert facts.coverage.expected == sum(facts.coverage.states.values()) == 30
+    assert facts.coverage.unfinished == 10 + sum(shard.coverage.unfinished for shard in facts.shards if shard.coverage)
     assert "shard 1: " in words(page_of(tmp_path / "run"))
     assert facts.projection == "not merged; cannot be read: 1 shard"
 
