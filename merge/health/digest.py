@@ -44,7 +44,8 @@ class Digester:
         self._file = file
         self._unit = unit
         self._ignored = ignored
-        #: The outcomes without a finding. One with a finding names its call.
+        #: The outcomes without a finding, and those of them that answers had. One with a finding names its call.
+        self._shared: dict[Outcome, Outcome] = {}
         self._plans: dict[Pattern | None, Outcome] = {}
 
     def add(self, line: bytes | memoryview, number: int) -> None:
@@ -120,7 +121,8 @@ class Digester:
     def _outcome(self, findings: list[Finding], unobserved: int, **more: bool) -> Outcome:
         kept = [finding for finding in findings if finding.check not in self._ignored]
         self.tally.issues.update(finding.check for finding in kept)
-        return outcome_of(kept, unobserved, **more)
+        outcome = outcome_of(kept, unobserved, **more)
+        return outcome if kept else self._shared.setdefault(outcome, outcome)
 
 
 def _parse(line: bytes | memoryview) -> _Row:

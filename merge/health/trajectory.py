@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import chain, count
 from typing import Any, Final, NamedTuple
 
 from merge.health.evidence import (
@@ -64,15 +65,17 @@ def _evidence(trajectory: object, response: object) -> Evidence:
         return Evidence()
     calls = tuple(_call(position, raw) for position, raw in enumerate(_objects(trajectory, "model_calls")))
     turns = _objects(trajectory, "turns")
-    of_turns = _references(turns)
-    owned = dict.fromkeys((*of_turns, *_references(_objects(trajectory, "invocations"))))
+    references = [_references(raw) for raw in turns]
+    of_turns = list(dict.fromkeys(chain.from_iterable(references)))
+    of_invocations = chain.from_iterable(map(_references, _objects(trajectory, "invocations")))
+    owned = list(dict.fromkeys((*of_turns, *of_invocations)))
     is_capture_whole = codes.isdisjoint(_INCOMPLETE_CALLS)
     index = _Index(calls)
     return Evidence(
-        turns=None if "turns_unavailable" in codes else tuple(_turn(i, raw) for i, raw in enumerate(turns)),
+        turns=None if "turns_unavailable" in codes else tuple(map(_turn, count(), turns, references)),
         has_trajectory=True,
         captured=calls if is_capture_whole and calls else None,
-        owned=index.bind(list(owned)) if is_capture_whole else None,
+        owned=index.bind(owned) if is_capture_whole else None,
         of_turns=index.bind(of_turns) if is_capture_whole else None,
         contradictions=_contradictions(gaps),
         is_call_scope_complete="turn_model_call_scope_incomplete" not in codes,
@@ -83,7 +86,7 @@ def _evidence(trajectory: object, response: object) -> Evidence:
 def _objects(parent: dict[str, Any], key: str) -> list[dict[str, Any]]:
     """The objects in list ``key`` of ``parent``. Raises ValueError for any other shape; absent and null are empty."""
     value = parent.get(key) or []
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+    if not isinstance(value, list) or not set(map(type, value)) <= {dict}:
         raise ValueError(f"ng_trajectory.{key} is not a list of objects")
     return value
 
@@ -93,13 +96,13 @@ def _object(parent: dict[str, Any], key: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _turn(position: int, raw: dict[str, Any]) -> Turn:
+def _turn(position: int, raw: dict[str, Any], references: Sequence[_Reference]) -> Turn:
     answer = raw.get("answer")
     return Turn(
         raw.get("turn_no", position),
         says_something(answer) or says_something(raw.get("reasoning_content")),
         is_tool_call(answer),
-        bool(_references([raw])),
+        bool(references),
     )
 
 
@@ -135,16 +138,15 @@ def _model(value: object) -> tuple[str, str] | None:
     return (short(value.get("type")), short(value.get("name"))) if isinstance(value, dict) else None
 
 
-def _references(items: Iterable[dict[str, Any]]) -> list[_Reference]:
-    """Each usable reference once, in order."""
-    found: dict[_Reference, None] = {}
-    for item in items:
-        for raw in _objects(item, "model_calls"):
-            model, response_id = _model(raw.get("model_ref")), optional_text(raw.get("response_id"))
-            reference = _Reference(optional_text(raw.get("model_call_id")), model, response_id)
-            if reference.call_id or (model and response_id):
-                found[reference] = None
-    return list(found)
+def _references(item: dict[str, Any]) -> list[_Reference]:
+    """The usable references of a turn or an invocation, in order."""
+    found: list[_Reference] = []
+    for raw in _objects(item, "model_calls"):
+        model, response_id = _model(raw.get("model_ref")), optional_text(raw.get("response_id"))
+        reference = _Reference(optional_text(raw.get("model_call_id")), model, response_id)
+        if reference.call_id or (model and response_id):
+            found.append(reference)
+    return found
 
 
 class _Index:
@@ -180,7 +182,8 @@ class _Index:
         return [
             call
             for call in self._by_id.get(reference.call_id, [])
-            if reference.model in {None, call.model} and reference.response_id in {None, call.response_id}
+            if (reference.model is None or reference.model == call.model)
+            and (reference.response_id is None or reference.response_id == call.response_id)
         ]
 
 

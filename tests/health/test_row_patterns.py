@@ -89,10 +89,10 @@ def test_a_row_comes_out_as_it_would_alone(rows: list[dict[str, Any]], ignored: 
 def test_rows_without_findings_share_one_outcome() -> None:
     rows = [row(i, response=response(id=f"r{i}", usage={"input_tokens": i, "output_tokens": i})) for i in range(1, 9)]
 
-    outcomes = digest(rows, frozenset()).table.outcomes
+    outcomes = digest([*rows, *map(traced, range(8))], frozenset()).table.outcomes
 
-    assert len(outcomes) == 8
-    assert len(set(map(id, outcomes))) == 1
+    assert len(outcomes) == 16
+    assert [len(set(map(id, some))) for some in (outcomes[:8], outcomes[8:])] == [1, 1]
 
 
 NAME = st.one_of(st.none(), st.integers(-3, 3), st.just((1 << 62) - 1), st.sampled_from(["a", "1", ""]))
