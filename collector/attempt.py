@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from collector.agents.base import Agent, AgentSettings
-from collector.outcome_checks import is_reward
+from collector.outcome_checks import is_reward, shown, told
 from collector.outcomes import (
     Answer,
     Completed,
@@ -69,9 +69,12 @@ _KINDS = {Stage.AGENT: FailureKind.AGENT_RUN_ERROR, Stage.VERIFICATION: FailureK
 
 
 async def _sole(call: Awaitable[T], kinds: tuple[type, ...]) -> T:
-    """What ``call`` returns. Raises TypeError for a foreign value, RuntimeError for a cancellation that nobody asked for."""
+    """What ``call`` returns. Raises TypeError for a foreign value, RuntimeError where it would end more than this attempt."""
     try:
         value = await call
+    except SystemExit as error:
+        # Let through, it would end the whole run without a word, and with a code of the plug-in's own.
+        raise RuntimeError(f"it ended itself ({told(error)})") from error
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is None or task.cancelling():
@@ -101,7 +104,7 @@ def _checked(done: Completed) -> Completed | Failure:
     return Failure(
         failure_class=FailureClass.AGENT_RUN_ERROR,
         kind=FailureKind.VERIFIER_ERROR,
-        reason=f"the verifier gave {reward!r}, which is no reward",
+        reason=f"the verifier gave {shown(reward)}, which is no reward",
         exception_type="InvalidRolloutResult",
         delivery=Delivery.DELIVERED,
         stage=Stage.VERIFICATION,
@@ -123,14 +126,10 @@ def _too_long(limit_s: float, stage: Stage) -> Failure:
 
 
 def _bug(error: Exception, stage: Stage) -> Failure:
-    try:
-        said = f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - an exception whose text raises is still the plug-in's bug, not the run's end
-        said = type(error).__name__
     return Failure(
         failure_class=FailureClass.AGENT_RUN_ERROR,
         kind=_KINDS[stage],
-        reason=said,
+        reason=told(error),
         exception_type=type(error).__name__,
         stage=stage,
     )

@@ -49,6 +49,22 @@ def is_reward(value: object) -> bool:
         return False
 
 
+def shown(value: object) -> str:
+    """The beginning of how Python writes ``value``; its type where Python refuses (an integer of thousands of digits)."""
+    try:
+        return repr(value)[:80]
+    except Exception:  # noqa: BLE001 - of a plug-in's own type it runs the plug-in's own code
+        return f"a value of type {type(value).__name__}"
+
+
+def told(error: BaseException) -> str:
+    """The type of ``error`` and its text; the type alone where its text raises, too."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - an exception whose text raises is still the plug-in's bug, not the run's end
+        return type(error).__name__
+
+
 def utf8(text: str | None, limit: int) -> str | None:
     """At most ``limit`` characters of ``text``, lone surrogates replaced."""
     if text is None or (text.isascii() and len(text) <= limit):

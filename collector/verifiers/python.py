@@ -15,14 +15,22 @@ from pydantic import Field
 
 from collector import jsonl
 from collector.errors import ConfigError
-from collector.outcome_checks import is_reward
+from collector.outcome_checks import is_reserved, is_reward, shown, told
 from collector.outcomes import Answer, Failure, Verdict
 from collector.settings import REPORTING, Seconds
 from collector.verifiers.base import Verifier, VerifierSettings
 from collector.verifiers.patterns import grading_failed
 
-#: Keys of a row that a grader's extra keys may not replace.
-_RESERVED: Final = frozenset({"response", "mask_sample", "failure_kind", "failure_reason", "responses_create_params"})
+#: A key of a row that a grader's extra keys may not replace, besides those that no verdict may.
+_QUESTION: Final = "responses_create_params"
+
+
+class _EndedError(Exception):
+    """A grader raised what no future can hold, or what ends more than the grader: ``sys.exit()`` say."""
+
+    def __init__(self, raised: BaseException) -> None:
+        super().__init__(raised)
+        self.raised = raised
 
 
 class PythonSettings(VerifierSettings):
@@ -61,13 +69,18 @@ class PythonVerifier(Verifier[PythonSettings]):
             reason = f"{self.settings.function} did not end within {self.settings.timeout_s:g} s"
             return grading_failed(reason, "TimeoutError")
         except Exception as error:  # noqa: BLE001 - a user's bug fails its own answer, never the run
-            return grading_failed(f"{self.settings.function} raised {type(error).__name__}: {error}", type(error).__name__)
+            raised = error.raised if isinstance(error, _EndedError) else error
+            return grading_failed(f"{self.settings.function} raised {told(raised)}", type(raised).__name__)
         return verdict_of(result, self.settings.function)
 
     async def _call(self, row: dict[str, Any], answer: Answer) -> Any:
         function, kwargs = self._function, self.settings.kwargs
         if inspect.iscoroutinefunction(function):
-            return await function(row, answer.text, answer.response, **kwargs)
+            try:
+                return await function(row, answer.text, answer.response, **kwargs)
+            except SystemExit as error:
+                # It would go past whoever waits for this task and end the run.
+                raise _EndedError(error) from error
         return await in_thread(lambda: function(row, answer.text, answer.response, **kwargs))
 
 
@@ -94,8 +107,8 @@ def verdict_of(result: Any, name: str) -> Verdict | Failure:
         extra = {key: value for key, value in result.items() if key != "reward"}
         reward = result.get("reward")
     if not is_reward(reward):
-        return grading_failed(f"{name} gave the reward {str(reward)[:80]!r}, which is no finite number", "InvalidReward")
-    bad = sorted(str(key) for key in extra if not isinstance(key, str) or key.startswith("_ng_") or key in _RESERVED)
+        return grading_failed(f"{name} gave the reward {shown(reward)}, which is no finite number", "InvalidReward")
+    bad = sorted(map(shown, (key for key in extra if is_reserved(key) or key == _QUESTION)))
     if bad:
         return grading_failed(f"{name} gave keys that are reserved: {', '.join(bad)}", "ReservedKey")
     try:
@@ -122,8 +135,9 @@ async def in_thread(function: Callable[[], Any]) -> Any:
         value, error = None, None
         try:
             value = function()
-        except Exception as raised:  # noqa: BLE001 - it is raised again where the result is awaited
-            error = raised
+        except BaseException as raised:  # noqa: BLE001 - it is raised again where the result is awaited
+            is_plain = isinstance(raised, Exception) and not isinstance(raised, StopIteration)
+            error = raised if is_plain else _EndedError(raised)
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, value, error)
 

@@ -72,6 +72,7 @@ ANSWER = Answer(response={"object": "response"}, text="four")
         pytest.param("four", id="text"),
         pytest.param(asyncio.CancelledError(), id="a-cancellation-of-its-own"),
         pytest.param(WordlessError(), id="an-exception-without-words"),
+        pytest.param(SystemExit(3), id="an-exit"),
         pytest.param(lambda: Answer(response={}, text=None), id="an-answer-without-text"),  # type: ignore[arg-type]
     ],
 )
@@ -88,6 +89,8 @@ def test_a_bug_of_an_agent_fails_its_own_attempt(value: Any) -> None:
         pytest.param(None, id="nothing"),
         pytest.param(1.0, id="a-bare-number"),
         pytest.param(asyncio.CancelledError(), id="a-cancellation-of-its-own"),
+        pytest.param(SystemExit(3), id="an-exit"),
+        pytest.param(lambda: Verdict(reward=10**5000), id="more-digits-than-python-writes"),
         pytest.param(lambda: Verdict(reward=1.0, masked="yes"), id="a-flag-that-is-text"),  # type: ignore[arg-type]
         pytest.param(lambda: Verdict(reward=1.0, extra={"_ng_task_index": 7}), id="another-tasks-stamp"),
         pytest.param(lambda: Verdict(reward=None, extra={"reward": 0.7}), id="a-second-reward"),

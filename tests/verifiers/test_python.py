@@ -19,6 +19,21 @@ NAME = "tests.verifiers.test_python"
 RETURNED: dict[str, Any] = {}
 
 
+class WordlessError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+ODD: dict[str, BaseException] = {
+    "SystemExit: 3": SystemExit(3),
+    "StopIteration: ": StopIteration(),
+    "KeyboardInterrupt: ": KeyboardInterrupt(),
+    "GeneratorExit: ": GeneratorExit(),
+    "CancelledError: ": asyncio.CancelledError(),
+    "WordlessError": WordlessError(),
+}
+
+
 def returned(row: dict[str, Any], text: str, response: dict[str, Any]) -> Any:
     del text, response
     return RETURNED[row["case"]]
@@ -43,6 +58,15 @@ async def awaited(row: dict[str, Any], text: str, response: dict[str, Any]) -> f
 def raising(row: dict[str, Any], text: str, response: dict[str, Any]) -> float:
     del text, response
     return row["missing"]
+
+
+def odd(row: dict[str, Any], text: str, response: dict[str, Any]) -> float:
+    del text, response
+    raise ODD[row["case"]]
+
+
+async def odd_awaited(row: dict[str, Any], text: str, response: dict[str, Any]) -> float:
+    return odd(row, text, response)
 
 
 def sleeping(row: dict[str, Any], text: str, response: dict[str, Any]) -> float:
@@ -80,6 +104,9 @@ def test_a_coroutine_is_awaited() -> None:
         pytest.param({"reward": float("nan")}, id="dict-with-nan"),
         pytest.param({"reward": 1, "_ng_task_index": 3}, id="reserved-key"),
         pytest.param({"reward": 1, "response": {}}, id="key-of-the-row"),
+        pytest.param({"reward": 1, "execute_only": True}, id="key-of-a-row-without-score"),
+        pytest.param({"reward": 1, 5: 1}, id="key-that-is-no-text"),
+        pytest.param(10**5000, id="more-digits-than-python-writes"),
         pytest.param({"reward": 1, "more": {1, 2}}, id="not-json"),
         pytest.param({"reward": 1, "more": float("nan")}, id="nan-beside"),
     ],
@@ -98,6 +125,25 @@ def test_a_grader_that_raises_fails_its_own_answer() -> None:
 
     assert isinstance(failure, Failure)
     assert "KeyError: 'missing'" in failure.reason
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_whatever_a_grader_raises_fails_its_own_answer_at_once(case: str) -> None:
+    """What ends a thread or a future, and no exception else, was told as a timeout a minute later."""
+    failure = grade(f"python:{NAME}:odd", "hi", case=case)
+
+    assert isinstance(failure, Failure)
+    assert failure.reason == f"{NAME}:odd raised {case}"
+    assert failure.exception_type == case.partition(":")[0]
+
+
+@pytest.mark.parametrize("case", ["SystemExit: 3", "WordlessError"])
+def test_a_coroutine_that_exits_fails_its_own_answer(case: str) -> None:
+    """It ended the run without a word, with the exit code of its own choice."""
+    failure = grade(f"python:{NAME}:odd_awaited", "hi", case=case)
+
+    assert isinstance(failure, Failure)
+    assert failure.reason == f"{NAME}:odd_awaited raised {case}"
 
 
 def test_a_grader_that_does_not_end_fails_its_own_answer() -> None:
