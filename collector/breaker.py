@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
+from collector.counted import counted
 from collector.outcomes import Completed, Delivery, Failure, FailureClass, FailureKind, Omitted, Stage
 
 #: So many failures alike in a row, with no answer between, stop a run whatever they are.
@@ -122,7 +123,7 @@ class CircuitBreaker:
 
     def trip(self) -> None:
         """Decide to stop: failures alike go on and on, or nobody is left whose answer could be waited for."""
-        how = f"{self._count} attempts in a row failed alike" if self._count > 1 else "the last attempt failed"
+        how = f"{counted(self._count, 'attempt')} in a row failed alike" if self._count > 1 else "the last attempt failed"
         self.verdict = self.verdict or f"{how}: {self._last.reason if self._last else 'no answer came'}"
 
     def _count_alike(self, failure: Failure, sign: Sign, index: int) -> None:

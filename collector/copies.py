@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from collector.counted import counted
+
 #: Parts in which equal lines are searched for by their digests: one part at a time is sorted.
 _PARTS: Final = 64
 
@@ -29,7 +31,7 @@ class Copies(NamedTuple):
             return ""
         if self.repeated == 1:
             return f"1 row repeats an earlier row and counts as a further repeat of its task: at line {self.first_line}"
-        what = f"{self.repeated} rows repeat earlier rows and count as further repeats of their task"
+        what = f"{counted(self.repeated, 'row')} repeat earlier rows and count as further repeats of their task"
         return f"{what}: first at line {self.first_line}"
 
 

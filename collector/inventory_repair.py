@@ -13,6 +13,7 @@ from typing import Final
 
 from collector import durable
 from collector.artifacts import RunArtifacts
+from collector.counted import agreeing, counted
 from collector.errors import BrokenInventoryError, GymEvalError
 from collector.inventory import digest_of_lines, line_blocks
 from collector.manifest import Manifest, read_manifest
@@ -42,7 +43,7 @@ def restore_inventory(artifacts: RunArtifacts, settings: RunSettings, fence: Cal
 
 
 def _source_of(settings: RunSettings, manifest: Manifest, path: Path) -> Materialized:
-    what = f"{manifest.expected} rows were written and the end of them is gone"
+    what = f"{counted(manifest.expected, 'row')} {agreeing(manifest.expected, 'were')} written and the end of them is gone"
     try:
         found = materialize(settings)
         digest = found.source_digest
@@ -58,7 +59,9 @@ def _whole_lines(path: Path, kept: int, manifest: Manifest, found: Materialized)
         return iter(found)
     last = _last_line(path, kept, manifest, found)
     if last is None:
-        what = f"{manifest.expected - kept} of {manifest.expected} rows are gone, and the dataset does not tell which."
+        gone = manifest.expected - kept
+        told = f"{counted(gone, 'row', of=manifest.expected)} {agreeing(gone, 'are')} gone"
+        what = f"{told}, and the dataset does not tell which."
         raise BrokenInventoryError(path, 0, what, _CURE)
     return chain(islice(_lines(path), kept), [last])
 

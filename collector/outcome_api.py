@@ -12,6 +12,7 @@ from typing import Any, Final
 from collector import jsonl, rows
 from collector.agents.base import Agent, AgentSettings
 from collector.attempt import run_attempt
+from collector.counted import agreeing, counted
 from collector.errors import ConfigError, DatasetError, RequestError
 from collector.prepare import make_agent, make_verifier
 from collector.record import Attempt, record
@@ -80,7 +81,8 @@ def _has_identity(inputs: Sequence[Mapping[str, Any]]) -> bool:
     with_both = sum(rows.TASK_INDEX in row and rows.ROLLOUT_INDEX in row for row in inputs)
     with_any = sum(rows.TASK_INDEX in row or rows.ROLLOUT_INDEX in row for row in inputs)
     if with_any and with_both != len(inputs):
-        what = f"{with_both} of {len(inputs)} rows have both {rows.TASK_INDEX} and {rows.ROLLOUT_INDEX}."
+        told = f"{counted(with_both, 'row', of=len(inputs))} {agreeing(with_both, 'have')} both"
+        what = f"{told} {rows.TASK_INDEX} and {rows.ROLLOUT_INDEX}."
         raise DatasetError(what, "Give them to all rows, or to none.")
     return with_both > 0
 

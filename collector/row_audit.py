@@ -15,6 +15,7 @@ from pathlib import Path
 from collector import rows
 from collector.artifacts import RunArtifacts
 from collector.codes import RESULT_CODES
+from collector.counted import agreeing, counted
 from collector.errors import CorruptArtifactError
 from collector.events import Failed, Lost, Migrated, Success
 from collector.failure_record import FailureRecord
@@ -109,7 +110,7 @@ class RowAudit:
             attempt_index=last.attempt_index,
             file=self._file.value,
             offset=last.offset,
-            reason=f"{len(remains)} of {last.length} bytes are left",
+            reason=f"{counted(len(remains), 'byte', of=last.length)} {agreeing(len(remains), 'are')} left",
         )
         self._history.lose(self._index[last.rollout_id], lost)
         self._repairs.lost.append(lost)

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from collector import jsonl
 from collector.artifacts import RunArtifacts
+from collector.counted import agreeing, counted
 from collector.errors import CorruptArtifactError, GymEvalError
 from collector.settings import RetrySettings
 from merge.receipt import file_sha256, read_receipt
@@ -76,12 +77,14 @@ def check_source(artifacts: RunArtifacts, *, allow_partial: bool) -> None:
 
 def _told_partial(coverage: Coverage) -> tuple[str, str]:
     """Why the run is partial, and what to do about it."""
-    completed, unfinished = coverage.completed, f"{coverage.unfinished} are unfinished."
+    completed, unfinished = coverage.completed, f"{coverage.unfinished:,} {agreeing(coverage.unfinished, 'are')} unfinished."
     if coverage.coverage_known:
-        what = f"the run is partial: {completed} of {coverage.expected} rollouts are completed, {unfinished}"
+        told = f"{counted(completed, 'rollout', of=coverage.expected)} {agreeing(completed, 'are')} completed"
+        what = f"the run is partial: {told}, {unfinished}"
         return what, "Finish it"
     what = "there was no inventory to tell how many rollouts were expected"
-    return f"{what}: {completed} are completed, {unfinished}", "Aggregate the rows with their inventory beside them"
+    told = f"{completed:,} {agreeing(completed, 'are')} completed"
+    return f"{what}: {told}, {unfinished}", "Aggregate the rows with their inventory beside them"
 
 
 def _check_digests(wanted: dict[Path, str]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from collector import durable
 from collector.artifacts import RunArtifacts
+from collector.counted import agreeing, counted
 from collector.coverage import Coverage
 from collector.errors import IncompleteError
 from collector.settings import RetrySettings
@@ -92,8 +93,9 @@ def _check_finished(generation: Generation, *, allow_partial: bool) -> None:
     names = [name for name, coverage in generation.parts if not coverage.is_final]
     if generation.legacy is None:
         names = [str(shard.artifacts.rollouts) for shard in generation.shards if not shard.coverage.is_final]
+    left = generation.coverage.unfinished
     raise IncompleteError(
-        f"{generation.coverage.unfinished} rollouts are unfinished, in: {', '.join(names)}.",
+        f"{counted(left, 'rollout')} {agreeing(left, 'are')} unfinished, in: {', '.join(names)}.",
         "Resume them, or merge with --allow-partial, which labels the output.",
     )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from collector.counted import agreeing, counted
 from merge.compare_load import Side
 from merge.compare_settings import Change, changes_between
 from merge.figures import mean_of
@@ -154,7 +155,8 @@ def _why_not_whole(what: str, side: Side, compared: Mapping[int, float], name: s
     if whole is None or not own or _is_same(whole, _mean(compared)):
         return ""
     left_out = len(own) - len(compared)
-    whys = [f"{left_out} of {len(own)} tasks of the {what} are not in both"] if left_out else []
+    tasks = counted(left_out, "task", of=len(own))
+    whys = [f"{tasks} of the {what} {agreeing(left_out, 'are')} not in both"] if left_out else []
     if not _is_same(whole, _mean(own)):
         whys.append(f"tasks of the {what} have different numbers of rollouts with a value")
     return ", and ".join(whys)
@@ -169,7 +171,7 @@ def _judged(name: str, base: Side, candidate: Side, interval: Interval | None, t
     if name not in base.means or name not in candidate.means:
         return Verdict.INSUFFICIENT, "only one side has it"
     if interval is None or tasks < FEWEST_TASKS:
-        return Verdict.INSUFFICIENT, f"{tasks} tasks, and fewer than {FEWEST_TASKS} say nothing"
+        return Verdict.INSUFFICIENT, f"{counted(tasks, 'task')}, and fewer than {FEWEST_TASKS} say nothing"
     found = _sign(interval)
     incomplete = [text for text in map(_gap, ("base", "candidate"), (base, candidate)) if text]
     if not incomplete:
@@ -189,7 +191,9 @@ def _sign(interval: Interval) -> Verdict:
 def _gap(what: str, side: Side) -> str:
     if side.expected is None or side.scored is None:
         return f"the coverage of the {what} is not known"
-    return "" if side.is_complete else f"{side.expected - side.scored} of {side.expected} rollouts of the {what} have no score"
+    left = side.expected - side.scored
+    rollouts = counted(left, "rollout", of=side.expected)
+    return "" if side.is_complete else f"{rollouts} of the {what} {agreeing(left, 'have')} no score"
 
 
 def _worst_case(base: Side, candidate: Side) -> Interval | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from collector.artifacts import RunArtifacts
+from collector.counted import agreeing, counted
 from collector.differences import differences, short
 from collector.errors import IdentityError, RefusedError
 from collector.manifest import Manifest, ShardPlace
@@ -60,13 +61,13 @@ def _bind_places(shards: Sequence[tuple[RunArtifacts, Manifest]], place: ShardPl
     missing = tuple(sorted(set(range(max(place.count, max(indices) + 1))) - set(indices)))
     if missing and not allow_partial:
         raise RefusedError(
-            f"{len(missing)} of {place.count} shards are missing: {_ranges(missing)}.",
+            f"{counted(len(missing), 'shard', of=place.count)} {agreeing(len(missing), 'are')} missing: {_ranges(missing)}.",
             "Name them too, or merge with --allow-partial, which labels the output.",
         )
     inputs = Inputs(tuple(sorted(shards, key=lambda shard: _index(shard[1]))), missing, place.whole_expected)
     if inputs.missing_rollouts < 0 or bool(inputs.missing_rollouts) != bool(missing):
         present = place.whole_expected - inputs.missing_rollouts
-        raise RefusedError(f"the shards hold {present} rollouts and the benchmark has {place.whole_expected}.")
+        raise RefusedError(f"the shards hold {counted(present, 'rollout')} and the benchmark has {place.whole_expected}.")
     return inputs
 
 
@@ -96,12 +97,16 @@ def _check_one_set(shards: Sequence[tuple[RunArtifacts, Manifest]], place: Shard
     for artifacts, manifest in shards:
         other = manifest.shard
         if other is None or other.model_copy(update={"index": place.index}) != place:
-            theirs = "a whole run" if other is None else f"one of {other.count} shards of {other.whole_expected} rollouts"
+            theirs = "a whole run" if other is None else f"one of {_said(other)}"
             raise RefusedError(
-                f"{theirs}, among {place.count} shards of {place.whole_expected} rollouts, or of another inventory.",
+                f"{theirs}, among {_said(place)}, or of another inventory.",
                 "Merge only the shards of one plan.",
                 artifacts.rollouts,
             )
+
+
+def _said(place: ShardPlace) -> str:
+    return f"{counted(place.count, 'shard')} of {counted(place.whole_expected, 'rollout')}"
 
 
 def _index(manifest: Manifest) -> int:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from collector.artifacts import RunArtifacts
+from collector.counted import counted
 from collector.errors import CorruptArtifactError, GymEvalError
 from collector.settings import RetrySettings
 from merge.legacy import read_legacy
@@ -73,8 +74,12 @@ def check_projection(
     return (
         _check_files(merged, receipt)
         or _check_inputs(merged, receipt, shards, reads_rows=reads_rows)
-        or ProjectionCheck(ProjectionState.VERIFIED, f"{receipt.output.rows} rows of {len(receipt.inputs)} inputs.", receipt)
+        or ProjectionCheck(ProjectionState.VERIFIED, _said(receipt), receipt)
     )
+
+
+def _said(receipt: Receipt) -> str:
+    return f"{counted(receipt.output.rows, 'row')} of {counted(len(receipt.inputs), 'input')}."
 
 
 def _check_files(merged: RunArtifacts, receipt: Receipt) -> ProjectionCheck | None:

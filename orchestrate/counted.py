@@ -1,8 +1,7 @@
-"""A number with its noun, as people say it."""
+"""How a number is said, under the name by which the modules of this package know it."""
 
 from __future__ import annotations
 
+from collector.counted import counted
 
-def counted(number: int, noun: str) -> str:
-    """``1 session``, ``1,000 sessions``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+__all__ = ["counted"]

@@ -8,6 +8,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from collector.counted import counted
+
 if TYPE_CHECKING:
     from orchestrate.plan import BenchmarkPlan
     from orchestrate.rundir import RunDir
@@ -38,7 +40,7 @@ def last_words(logs: Path, *, of: str | None = None) -> list[str]:
     """
     files = sorted(logs.glob("job-*.log"), key=_age, reverse=True)[:_FILES]
     said = list(dict.fromkeys(word for path in files for word in _errors_in(path) if _is_about(word, of)))
-    more = [f"and {len(said) - _MOST} other reasons"] if len(said) > _MOST else []
+    more = [f"and {counted(len(said) - _MOST, 'other reason')}"] if len(said) > _MOST else []
     return said[:_MOST] + more
 
 

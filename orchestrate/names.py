@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from collector.counted import counted
+
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 #: Room for the additions that temporaries and companions make within the 255 bytes of a file name.
 SLUG_LIMIT = 160
@@ -31,7 +33,9 @@ def name_problems(names: Iterable[str], *, prefix: str) -> list[str]:
         if not text:
             problems.append(f"{prefix}: a name is empty")
         elif len(text) > SLUG_LIMIT:
-            problems.append(f"{prefix}.{name[:40]}...: needs {len(text)} bytes as a file name, the limit is {SLUG_LIMIT}")
+            problems.append(
+                f"{prefix}.{name[:40]}...: needs {counted(len(text), 'byte')} as a file name, the limit is {SLUG_LIMIT}"
+            )
         elif text in RESERVED:
             problems.append(f"{prefix}.{name}: a file of the run directory has this name; choose another")
         elif (other := seen.setdefault(text.casefold(), name)) != name:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from collector import jsonl
 from collector.artifacts import RunArtifacts
+from collector.counted import agreeing, counted
 from collector.coverage import Coverage
 from collector.errors import IncompleteError, NotFoundError, NothingMeasuredError
 from collector.inventory_repair import restore_inventory
@@ -22,8 +23,9 @@ def check_outcome(coverage: Coverage, where: str) -> None:
         raise NothingMeasuredError(f"nothing was measured ({kinds or 'all masked or omitted'}).", "There is no score.", where)
     if not coverage.complete:
         left = coverage.expected - coverage.completed
-        state = "failed for good" if coverage.is_final else "are not completed"
-        raise IncompleteError(f"{left} of {coverage.expected} rollouts {state}{f' ({kinds})' if kinds else ''}.", where=where)
+        state = "failed for good" if coverage.is_final else f"{agreeing(left, 'are')} not completed"
+        told = counted(left, "rollout", of=coverage.expected)
+        raise IncompleteError(f"{told} {state}{f' ({kinds})' if kinds else ''}.", where=where)
 
 
 def check_experiment(artifacts: RunArtifacts, settings: RunSettings, fence: Callable[[], None]) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from collector.counted import counted
 from collector.errors import ServiceError
 from orchestrate import ports
 from orchestrate.config.pools import Placement
-from orchestrate.counted import counted
 
 #: What a service on another node listens on: the collector comes from outside.
 ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - the port is chosen by the job, on a node that the job has

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import Field
 
+from collector.counted import counted
 from collector.errors import ConfigError
 from collector.manifest import digest_of
 from collector.settings import StrictModel
 from orchestrate.config.submit import SubmitConfig
-from orchestrate.counted import counted
 from orchestrate.names import slug
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, TextIO
 
 from collector.codes import CLOSED_CODES, Code
+from collector.counted import counted
 from collector.session import ShardSession
 
 #: Seconds between two lines in a log, and between two states of a line on a terminal.
@@ -42,7 +43,7 @@ class Tally:
             parts.append(f"failing {sum(self.failing.values())} ({kinds})")
         if any(self.judge_tokens):
             sent, said = self.judge_tokens
-            parts.append(f"judge {sent:,} tokens in, {said:,} out")
+            parts.append(f"judge {counted(sent, 'token')} in, {said:,} out")
         return ", ".join(parts)
 
 

@@ -15,6 +15,7 @@ import yaml
 from collector import jsonl
 from collector.artifacts import RunArtifacts
 from collector.collect import CollectResult, Progress
+from collector.counted import agreeing, counted
 from collector.coverage import Coverage, total
 from collector.errors import ConfigError, NoTasksError, RefusedError
 from collector.prepare import make_verifier
@@ -81,7 +82,8 @@ async def regrade_here(
     verifier = make_verifier(run)
     with choose(source, wanted, run.retry, verifier, warn=warn) as chosen:
         if source.unseen:
-            warn(f"{source.unseen} rollouts of the merged run have no row and are not counted: name its directory to keep them")
+            told = f"{counted(source.unseen, 'rollout')} of the merged run {agreeing(source.unseen, 'have')} no row"
+            warn(f"{told} and {agreeing(source.unseen, 'are')} not counted: name its directory to keep them")
         if await _is_unsafe(wanted, verifier, warn):
             run = settings_for(wanted, source, output.absolute().with_name(f"unsafe_{output.name}"))
         plan = plan_regrading(source, chosen, wanted, run, verifier)

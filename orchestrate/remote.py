@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from collector.counted import counted
 from collector.errors import NotFoundError, RequestError
 from orchestrate.remote_runs import RemoteRun, remember_remote, remote_runs
 from orchestrate.runindex import entries
@@ -64,7 +65,7 @@ def find_remote(run_text: str | None) -> RemoteRun | None:
         return None
     if len(fitting) > 1:
         shown = ", ".join(f"{run.hostname}:{run.run_dir}" for run in fitting[-5:])
-        raise NotFoundError(f"{len(fitting)} runs fit: {shown}.", "Name one of them.", run_text)
+        raise NotFoundError(f"{counted(len(fitting), 'run')} fit: {shown}.", "Name one of them.", run_text)
     return fitting[0]
 
 

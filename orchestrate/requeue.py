@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from collector import events
+from collector.counted import agreeing, counted
 from collector.events import Failed, OmittedEvent, SessionStarted, Success
 from collector.inventory import line_blocks
 from orchestrate.config.submit import Requeue
@@ -77,13 +78,14 @@ def why_not_again(requeue: Requeue, runs: Sequence[JobRun], job_id: str, restart
         return None
     used = requeues_used(runs, job_id, restarts)
     if used > requeue.max_requeues:
-        counted = f"{restarts} requeues count as {used}" if used != restarts else f"{restarts} requeues"
-        return f"{counted}, since those that recorded nothing count double; max_requeues is {requeue.max_requeues}"
+        requeues = counted(restarts, "requeue")
+        told = f"{requeues} {agreeing(restarts, 'count')} as {used:,}" if used != restarts else requeues
+        return f"{told}, since those that recorded nothing count double; max_requeues is {requeue.max_requeues}"
     if requeue.max_walltime is not None:
         spent = sum(run.seconds for run in runs if run.job_id == job_id)
         if spent >= duration_seconds(requeue.max_walltime):
             limit = in_words(duration_seconds(requeue.max_walltime))
-            return f"{in_words(round(spent))} were spent on it in {restarts + 1} runs; max_walltime is {limit}"
+            return f"{in_words(round(spent))} were spent on it in {counted(restarts + 1, 'run')}; max_walltime is {limit}"
     return None
 
 

@@ -7,13 +7,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from collector.codes import OPEN_CODES
+from collector.counted import counted
 from collector.errors import ConfigError, NotFoundError, RefusedError
 from collector.history import History
 from collector.retry import may_dispatch
 from collector.settings import RetrySettings
 from collector.store import RolloutStore
 from orchestrate.config.load import settings_of
-from orchestrate.counted import counted
 from orchestrate.executors.base import executor_for
 from orchestrate.generations import complete_resubmission, move, shard_locks
 from orchestrate.needs import ask_needs

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from collector import durable
+from collector.counted import counted
 from collector.errors import NotFoundError
 from orchestrate.rundir import RunDir
 
@@ -56,7 +57,7 @@ def find_run(text: str | None) -> RunDir:
     if len(found) == 1:
         return RunDir(found[0])
     if found:
-        raise NotFoundError(f"{len(found)} runs fit: {', '.join(map(str, found[-5:]))}.", "Name one of them.", text)
+        raise NotFoundError(f"{counted(len(found), 'run')} fit: {', '.join(map(str, found[-5:]))}.", "Name one of them.", text)
     names = ", ".join(list(dict.fromkeys(known.values()))[-5:])
     raise NotFoundError("no such run.", f"The last ones are: {names}." if names else "Name a run directory.", text)
 

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from collector.counted import agreeing, counted
 from collector.coverage import Coverage
 from collector.errors import GymEvalError, IncompleteError, LockHeldError, ServiceError, UnavailableError
 from collector.lock import Holder, ShardLock, read_holder
@@ -68,7 +69,8 @@ class ShardWork:
         coverage = self.coverage
         if coverage is None:
             raise AssertionError("a shard that was opened has been counted")
-        return f"{coverage.unfinished} of {coverage.expected} rollouts are unfinished"
+        unfinished = counted(coverage.unfinished, "rollout", of=coverage.expected)
+        return f"{unfinished} {agreeing(coverage.unfinished, 'are')} unfinished"
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Take the shard's lock for as long as ``stack`` lasts, check its experiment and count it; else say why not."""
@@ -205,7 +207,7 @@ class ShardWork:
         from merge.tail import MergeState  # noqa: PLC0415 - once, at the end
         from orchestrate.tail import check_exports, finish, lines_of  # noqa: PLC0415 - as above
 
-        self.say(f"{coverage.completed} of {coverage.expected} rollouts completed")
+        self.say(f"{counted(coverage.completed, 'rollout', of=coverage.expected)} completed")
         name = self.benchmark.name
         if name not in tails:
             # Shards may have been added while this one was collected.

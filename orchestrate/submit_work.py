@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
+from collector.counted import agreeing
 from orchestrate.batches import finisher_batch, jobs_in, missing_units, receipts_for, shard_batches, submitted_of
 from orchestrate.executors.base import Accepted, Answer, Executor, JobBatch, Refused, Unclear
 from orchestrate.needs import Needs, ask_needs, finisher_after
@@ -75,7 +76,7 @@ class Work:
     def _tell_uncertain(self, benchmark: BenchmarkPlan, needs: Mapping[int, ShardNeed], unclear: str | None) -> None:
         if uncertain := sum(need is ShardNeed.UNCERTAIN for need in needs.values()):
             why = f" ({unclear})" if unclear else ""
-            told = f"the scheduler cannot say whether {uncertain} of its shards have a job{why}"
+            told = f"the scheduler cannot say whether {uncertain:,} of its shards {agreeing(uncertain, 'have')} a job{why}"
             self.result.troubles[benchmark.name] = told
 
     def _submit_finisher(self, benchmark: BenchmarkPlan, needs: Needs) -> None:

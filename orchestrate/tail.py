@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collector.artifacts import RunArtifacts
+from collector.counted import counted
 from collector.errors import GymEvalError, UnavailableError
 from collector.settings import RunSettings
 from exporters.ledger import Ledger
@@ -11,7 +12,6 @@ from exporters.tail import TailResult, finish_benchmark
 from merge.partial import partial_name
 from merge.receipt import read_receipt
 from merge.tail import MergeState
-from orchestrate.counted import counted
 from orchestrate.health import choose_health
 from orchestrate.masked_config import publish_config
 from orchestrate.plan import BenchmarkPlan

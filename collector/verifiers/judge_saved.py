@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from collector import rows
+from collector.counted import counted
 
 #: Keys of a row that say what its judge cost, in tokens.
 INPUT_TOKENS: Final = "judge_input_tokens"
@@ -27,8 +28,8 @@ class JudgeView:
 
     def __str__(self) -> str:
         said = "no verdict" if self.verdict is None else " ".join(self.verdict.split())
-        counted = ((self.input_tokens, "in"), (self.output_tokens, "out"))
-        counts = ", ".join(f"{count} tokens {way}" for count, way in counted if count is not None)
+        each = ((self.input_tokens, "in"), (self.output_tokens, "out"))
+        counts = ", ".join(f"{counted(count, 'token')} {way}" for count, way in each if count is not None)
         return f"judge {self.model}: {said}" + (f" ({counts})" if counts else "")
 
 

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from collector import durable, jsonl
 from collector.artifacts import RunArtifacts
+from collector.counted import agreeing, counted
 from exporters.atif.conversion import Converted, Keep, Outcome, batches, convert_batch
 from exporters.atif.profile import Context
 from exporters.source import ExportError, selected_lines
@@ -75,7 +76,7 @@ class _Gathered:
         if self.problems:
             more = self.problems - len(self.listed)
             details = (*self.listed, *([f"and {more} more"] if more else []))
-            rows_have = "1 row has" if self.problems == 1 else f"{self.problems} rows have"
+            rows_have = f"{counted(self.problems, 'row')} {agreeing(self.problems, 'have')}"
             what = f"{rows_have} no trajectory: {self.listed[0]}."
             raise ExportError(what, "Nothing was published.", source, details)
         if not self.manifest:

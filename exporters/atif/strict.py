@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from collector import rows
+from collector.counted import agreeing, counted
 from exporters.atif.documents import Agent, Document, FinalMetrics, Observation, Step, StepMetrics
 from exporters.atif.lossy import readable_text
 from exporters.atif.profile import TRAJECTORY, UNFIT, Context
@@ -64,7 +65,8 @@ def _document(trajectory: Trajectory, row: Mapping[str, Any], context: Context) 
         check_call(trajectory.calls[place], f"turns[{index}]", has_tool_calls=bool(answer.calls))
         steps.append(_step(len(steps) + 1, answer, turn, trajectory.calls[place]))
     if not trajectory.turns or calls_so_far != len(trajectory.tools):
-        raise RowError(f"{len(trajectory.turns)} turns with {calls_so_far} tool calls, {len(trajectory.tools)} were recorded")
+        told = f"{counted(len(trajectory.turns), 'turn')} with {counted(calls_so_far, 'tool call')}"
+        raise RowError(f"{told}, {len(trajectory.tools):,} {agreeing(len(trajectory.tools), 'were')} recorded")
     surplus = [_recorded(call) for i, call in enumerate(trajectory.calls) if i not in used]
     return _assembled(trajectory, row, context, steps, surplus)
 
@@ -88,7 +90,7 @@ def _span(trajectory: Trajectory, conversation: list[Any], index: int, prompt: i
     """Where the answer of turn ``index`` begins, which is where its question ends, and where the next one does."""
     begin = _question(trajectory, conversation, index)
     if index == 0 and begin != prompt:
-        raise RowError(f"turns[0].question: {begin} items, and the agent's first item is number {prompt}")
+        raise RowError(f"turns[0].question: {counted(begin, 'item')}, and the agent's first item is number {prompt}")
     is_last = index + 1 == len(trajectory.turns)
     end = len(conversation) if is_last else _question(trajectory, conversation, index + 1)
     if end <= begin:
@@ -114,7 +116,8 @@ def _check_turn(turn: Mapping[str, Any], items: list[Any], where: str, calls_so_
     if not _same(reasoning or [], thought):
         raise RowError(f"{where}.reasoning_content: not what the conversation says")
     if turn.get("step_count") != calls_so_far:
-        raise RowError(f"{where}.step_count: {turn.get('step_count')!r}, and {calls_so_far} tools were called by then")
+        told = f"{counted(calls_so_far, 'tool')} {agreeing(calls_so_far, 'were')} called by then"
+        raise RowError(f"{where}.step_count: {turn.get('step_count')!r}, and {told}")
 
 
 def _same(first: list[Any], second: list[Any]) -> bool:

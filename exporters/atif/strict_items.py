@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from collector import jsonl
+from collector.counted import counted
 from exporters.atif.documents import Content, ObservationResult, TextPart, ToolCall
 from exporters.strict_rows import RowError
 
@@ -115,7 +116,7 @@ def _think(answer: Answer, item: Mapping[str, Any], where: str) -> None:
         raise RowError(f"{where}: encrypted reasoning is not supported")
     texts = [part for key in ("summary", "content") for part in item.get(key) or []]
     if answer.reasoning is not None or len(texts) != 1:
-        raise RowError(f"{where}: reasoning in {len(texts)} segments or several items, not in one")
+        raise RowError(f"{where}: reasoning in {counted(len(texts), 'segment')} or several items, not in one")
     text = texts[0].get("text") if isinstance(texts[0], Mapping) else None
     if not isinstance(text, str):
         raise RowError(f"{where}: reasoning that is no text")

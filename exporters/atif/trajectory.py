@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from collector.counted import counted
 from exporters.strict_rows import RowError
 
 _ROOT: Final = frozenset(
@@ -72,11 +73,11 @@ def call_of(trajectory: Trajectory, turn: Mapping[str, Any], where: str) -> int:
     """The position of the only model call of ``turn``. Raises RowError when there is none or more than one."""
     refs = _list(turn, "model_calls")
     if len(refs) != 1:
-        raise RowError(f"{where}.model_calls: {len(refs)} captured model calls, not exactly one")
+        raise RowError(f"{where}.model_calls: {counted(len(refs), 'captured model call')}, not exactly one")
     ref = _known(refs[0], _REF, f"{where}.model_calls[0]")
     found = [i for i, call in enumerate(trajectory.calls) if _is_meant(ref, call)]
     if len(found) != 1:
-        raise RowError(f"{where}.model_calls[0]: {len(found)} captured model calls fit it, not exactly one")
+        raise RowError(f"{where}.model_calls[0]: {counted(len(found), 'captured model call')} fit it, not exactly one")
     return found[0]
 
 
@@ -130,7 +131,7 @@ def _check_rollout(root: Mapping[str, Any], row: Mapping[str, Any]) -> None:
 def _only_root(invocations: list[Any]) -> Mapping[str, Any]:
     found = [_known(entry, _INVOCATION, f"invocations[{i}]") for i, entry in enumerate(invocations)]
     if len(found) != 1:
-        raise RowError(f"ng_trajectory.invocations: {len(found)} invocations, not exactly one root")
+        raise RowError(f"ng_trajectory.invocations: {counted(len(found), 'invocation')}, not exactly one root")
     if found[0].get("parent_invocation_id") is not None or found[0].get("spawned_by_tool_call_id") is not None:
         raise RowError("ng_trajectory.invocations[0]: a sub-agent, not a root")
     if found[0].get("status") != "completed" or found[0].get("error_type") is not None:

@@ -82,9 +82,8 @@ class MlflowExporter(Exporter[ExportMlflowConfig]):
                 address=uri,
             )
         lines = [f"run: {answer['run_id']}", f"experiment: {answer['experiment_id']}", f"id: {answer['id']}"]
-        counts = f"{len(package.flat.metrics)} metrics, {len(package.flat.params)} params, {len(package.files)} files"
         said = "already exported" if answer["is_unchanged"] else ""
-        return ExportResult.succeeded(said, *lines, counts, *omitted_lines(package.flat), evidence=package.digest)
+        return ExportResult.succeeded(said, *lines, package.contents, *omitted_lines(package.flat), evidence=package.digest)
 
     def payload(self, package: Package, uri: str, work: Path) -> dict[str, Any]:
         """Everything that is sent, chunked as the server takes it. ``work`` vanishes with the client."""

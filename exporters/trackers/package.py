@@ -12,6 +12,7 @@ import yaml
 
 from collector import jsonl
 from collector.artifacts import RunArtifacts
+from collector.counted import counted
 from collector.errors import GymEvalError
 from exporters.facts import read_run_facts
 from exporters.flatten import Flat, flatten_run
@@ -33,6 +34,12 @@ class Package:
     files: dict[Path, str]
     digest: str
     partial: bool
+
+    @property
+    def contents(self) -> str:
+        """``12 metrics, 1 param, 4 files``."""
+        parts = {"metric": self.flat.metrics, "param": self.flat.params, "file": self.files}
+        return ", ".join(counted(len(found), noun) for noun, found in parts.items())
 
     def version(self, number: int) -> str:
         """The identity of a later version of the same run."""

@@ -136,8 +136,7 @@ class WandbExporter(Exporter[ExportWandbConfig]):
                 raise
         record.add(Arrived(number=number, digest=package.digest, folder=name), replace=self.config.replace)
         said = [f"id: {package.version(number)}", f"address: {answer['url']}" if is_online else f"folder: {answer['folder']}"]
-        counts = f"{len(package.flat.metrics)} metrics, {len(package.flat.params)} params, {len(package.files)} files"
-        return ExportResult.succeeded("", *said, counts, *omitted_lines(package.flat), evidence=package.digest)
+        return ExportResult.succeeded("", *said, package.contents, *omitted_lines(package.flat), evidence=package.digest)
 
     def _record(self, artifacts: RunArtifacts) -> Record:
         package = read_package(artifacts, with_rollouts=self.config.upload_rollouts, report=self.config.report_fpath)

@@ -6,8 +6,8 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from collector.counted import counted
 from orchestrate.cli.parser import CommandParser
-from orchestrate.counted import counted
 from orchestrate.run_words import SUBMITTED_WORDS
 
 if TYPE_CHECKING:

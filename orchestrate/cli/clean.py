@@ -7,8 +7,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
+from collector.counted import counted
 from orchestrate.cli.parser import CommandParser
-from orchestrate.counted import counted
 from orchestrate.run_words import WHOLE_WORDS
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from collector.counted import counted
 from orchestrate.cli.parser import CommandParser
-from orchestrate.counted import counted
 
 if TYPE_CHECKING:
     from orchestrate.config.compute import SlurmCompute

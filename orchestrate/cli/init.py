@@ -204,8 +204,8 @@ def _check_rows(text: str) -> None:
 
 
 def _check_shards(shards: int, repeats: int, dataset: Path) -> None:
+    from collector.counted import counted
     from collector.errors import ConfigError
-    from orchestrate.counted import counted
     from orchestrate.operate.starter import count_rows
 
     for flag, count in (("--shards", shards), ("--repeats", repeats)):
@@ -213,7 +213,7 @@ def _check_shards(shards: int, repeats: int, dataset: Path) -> None:
             raise ConfigError(f"must be at least 1, not {count}.", where=flag)
     # Each shard has at least one rollout.
     if shards > 1 and shards > (rollouts := count_rows(dataset) * repeats):
-        raise ConfigError(f"{shards} shards for {counted(rollouts, 'rollout')}.", "Ask for fewer.", "--shards")
+        raise ConfigError(f"{counted(shards, 'shard')} for {counted(rollouts, 'rollout')}.", "Ask for fewer.", "--shards")
 
 
 def _check_url_or_none(text: str) -> None:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Final
 
+from collector.counted import counted
 from orchestrate.cli.parser import CommandParser
 from orchestrate.run_words import SUBMITTED_WORDS
 
@@ -70,7 +71,7 @@ def _show(run: RunDir, plan: SubmitPlan, args: argparse.Namespace) -> int:
     shown = files if args.shard is not None else files[-_FILES_SHOWN:]
     if len(shown) < len(files):
         left_out = len(files) - len(shown)
-        print(f"{left_out} more logs: narrow them with --benchmark, --shard or --failed", file=sys.stderr)
+        print(f"{counted(left_out, 'more log')}: narrow them with --benchmark, --shard or --failed", file=sys.stderr)
     for file in files:
         lines, offset = last_lines(file.path, args.lines)
         follower.begin(file.path, offset)

@@ -9,8 +9,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from collector.counted import counted
 from orchestrate.cli.parser import CommandParser
-from orchestrate.counted import counted
 
 if TYPE_CHECKING:
     from orchestrate.config.load import Loaded
@@ -184,9 +184,8 @@ def _summary(plan: SubmitPlan, planned: list[JobBatch]) -> str:
     if pack > 1:
         count = sum(len(batch.jobs) for batch in planned if not batch.is_finisher)
         how = "one after the other" if at_once == 1 else f"{at_once} at a time"
-        lines.append(
-            f"packed     {counted(count, 'job')} in all, each fills up to {pack} shards, {how}, with its services started once"
-        )
+        each = f"each fills up to {counted(pack, 'shard')}, {how}, with its services started once"
+        lines.append(f"packed     {counted(count, 'job')} in all, {each}")
     return "\n".join(lines)
 
 
@@ -200,7 +199,7 @@ def _batch_text(batch: JobBatch) -> str:
         return f"{counted(len(batch.jobs), 'packed job')}: {' | '.join(each)}{more}"
     indexes = list(batch.of(name))
     first, last = indexes[0], indexes[-1]
-    return f"{name}: " + (f"shard {first}" if first == last else f"{len(indexes)} shards, {first} to {last}")
+    return f"{name}: " + (f"shard {first}" if first == last else f"{counted(len(indexes), 'shard')}, {first} to {last}")
 
 
 def _report(result: Submittal, args: argparse.Namespace) -> int:

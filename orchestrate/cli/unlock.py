@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from collector.counted import counted
 from orchestrate.cli.parser import CommandParser
 from orchestrate.run_words import WHOLE_WORDS
 
@@ -73,5 +74,5 @@ def _agreed(is_yes: bool, count: int) -> bool:
         from collector.errors import RefusedError
 
         raise RefusedError("nobody can be asked here.", "Add --yes when you know that the owner is gone.", "unlock")
-    answer = input(f"Free {'it' if count == 1 else f'these {count} locks'}? Type yes: ")
+    answer = input(f"Free {'it' if count == 1 else 'these ' + counted(count, 'lock')}? Type yes: ")
     return answer.strip().lower() == "yes"

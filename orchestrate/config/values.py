@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, PlainValidator
 
+from collector.counted import counted
 from collector.errors import ConfigError
 
 _CLOCK = re.compile(r"(?:(?P<days>\d+)-)?(?P<hours>\d+):(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d)", re.ASCII)
@@ -118,7 +119,7 @@ def in_words(seconds: int) -> str:
     for name, size in names:
         count, seconds = divmod(seconds, size)
         if count:
-            parts.append(f"{count} {name}{'s' if count > 1 else ''}")
+            parts.append(counted(count, name))
     return " ".join(parts)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from collector.counted import agreeing, counted
 from orchestrate.config.compute import SlurmCompute
 from orchestrate.config.pools import partitions_of
 from orchestrate.config.values import in_words, walltime_seconds
@@ -117,12 +118,14 @@ def _dependencies(config: Mapping[str, str]) -> Finding:
 
 def _arrays(config: Mapping[str, str], shards: int) -> Finding:
     size, jobs = int(config.get("MaxArraySize") or 1001), int(config.get("MaxJobCount") or 10000)
-    text = f"up to {size} tasks in an array, {jobs} jobs in the queue"
+    text = f"up to {counted(size, 'task')} in an array, {counted(jobs, 'job')} in the queue"
     if size < 1:
         return fail("limits", "arrays are off (MaxArraySize 0)", "Use one shard a benchmark.")
     if shards > jobs:
-        return fail("limits", f"{text}; {shards} shards are wanted", "Use fewer shards.")
-    return ok("limits", f"{text}; {shards} shards make {-(-shards // size)} arrays" if shards > size else text)
+        return fail("limits", f"{text}; {counted(shards, 'shard')} {agreeing(shards, 'are')} wanted", "Use fewer shards.")
+    return ok(
+        "limits", f"{text}; {counted(shards, 'shard')} make {counted(-(-shards // size), 'array')}" if shards > size else text
+    )
 
 
 def _partition(name: str, compute: SlurmCompute, config: Mapping[str, str]) -> Iterator[Finding]:

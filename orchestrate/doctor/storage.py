@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from collector import durable
+from collector.counted import agreeing, counted
 from collector.lock_backends import LockBackend
 from orchestrate.config.compute import SlurmCompute
 from orchestrate.config.pools import partitions_of
@@ -130,11 +131,11 @@ def _judge(subject: str, seen: Sequence[dict[str, Any]], trouble: str | None) ->
     yield _lock(subject, first, second)
     lines, whole = first["lines"], first["whole"]
     advice = "Journals are written by one process at a time, so runs are safe; other tools may not be."
-    text = f"{whole} of {2 * LINES} lines that two processes added at once are whole"
+    text = f"{counted(whole, 'line', of=2 * LINES)} that two processes added at once {agreeing(whole, 'are')} whole"
     yield ok(f"{subject}: append", text) if lines == whole == 2 * LINES else warn(f"{subject}: append", text, advice)
     is_atomic = not second["torn"] and not second["missing"]
     text = "a reader sees the old file or the new one"
-    bad = f"a reader saw {second['torn']} mixtures and {second['missing']} times no file"
+    bad = f"a reader saw {counted(second['torn'], 'mixture')} and {counted(second['missing'], 'time')} no file"
     yield ok(f"{subject}: replace", text) if is_atomic else fail(f"{subject}: replace", bad, "Use another file system.")
 
 

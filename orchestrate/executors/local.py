@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from collector.counted import counted
 from collector.errors import ConfigError
 from orchestrate.config.compute import LocalCompute
 from orchestrate.executors.base import Accepted, Answer, Executor, JobBatch, Refused
@@ -25,7 +26,7 @@ class LocalProcesses(Executor):
         if jobs > self.batch_limit():
             name = next(iter(config.compute))
             raise ConfigError(
-                f"{jobs} jobs on one machine, each a process of about 30 MB while it waits; "
+                f"{counted(jobs, 'job')} on one machine, each a process of about 30 MB while it waits; "
                 f"compute.{name}.max_processes is {self.batch_limit()}.",
                 "Raise it, put several shards into a job (job.pack), or use fewer shards.",
             )

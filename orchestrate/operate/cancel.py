@@ -14,10 +14,10 @@ from typing import Final
 
 import filelock
 
+from collector.counted import counted
 from collector.errors import GymEvalError, NotFoundError, RefusedError, UnavailableError
 from merge.tail import MergeState
 from orchestrate.config.load import settings_of
-from orchestrate.counted import counted
 from orchestrate.operate.jobs import RunJob, RunJobs, jobs_of, shard_words
 from orchestrate.operate.stopping import Stopper, stopper_for
 from orchestrate.plan import BenchmarkPlan, SubmitPlan
@@ -180,4 +180,5 @@ def _merge(run: RunDir, plan: SubmitPlan, benchmark: BenchmarkPlan, say: Callabl
     state = "merged" if result.state is MergeState.MERGED else "was merged already"
     failed = [name for name, export in result.exports.items() if not export.is_success]
     trouble = f"; not exported: {', '.join(failed)}" if failed else ""
-    return f"{state}: {coverage.completed} of {coverage.expected} rollouts{'' if coverage.is_final else ' (partial)'}{trouble}"
+    what = counted(coverage.completed, "rollout", of=coverage.expected)
+    return f"{state}: {what}{'' if coverage.is_final else ' (partial)'}{trouble}"

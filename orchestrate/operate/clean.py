@@ -15,9 +15,9 @@ from typing import Final
 import filelock
 
 from collector import durable
+from collector.counted import counted
 from collector.errors import RefusedError
 from collector.lock import is_held
-from orchestrate.counted import counted
 from orchestrate.operate.jobs import jobs_of
 from orchestrate.plan import SubmitPlan
 from orchestrate.rundir import RunDir, read_plan

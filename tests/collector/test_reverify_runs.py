@@ -75,7 +75,7 @@ def test_a_merged_file_is_graded_by_its_shards_while_they_are_there(tmp_path: Pa
     assert alone is not None
     assert (whole.expected, alone.expected, alone.legacy_import) == (4, 3, False)
     assert {row: found["reward"] for row, found in by_id(tmp_path / "b.jsonl").items() if row != "2-0"} == {"0-0": 1, "1-0": 0}
-    assert warned == ["1 rollouts of the merged run have no row and are not counted: name its directory to keep them"]
+    assert warned == ["1 rollout of the merged run has no row and is not counted: name its directory to keep them"]
 
 
 def test_a_merged_file_that_was_edited_is_vouched_for_by_nothing(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_missing_shard_is_a_refusal_unless_it_is_accepted(tmp_path: Path) -> N
     made = two_shards(tmp_path)
     made.shards[1].rollouts.parent.rename(tmp_path / "gone")
 
-    with pytest.raises(RefusedError, match="1 of 2 shards are missing"):
+    with pytest.raises(RefusedError, match="1 of 2 shards is missing"):
         regrade(made.directory, tmp_path / "new.jsonl", **NUMBER)
     result, _ = regrade(made.directory, tmp_path / "new.jsonl", allow_partial=True, **NUMBER)
 

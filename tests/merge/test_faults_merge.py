@@ -75,7 +75,7 @@ def test_e3_a_missing_shard_is_refused_or_labelled(tmp_path: Path, capsys: pytes
     pattern = str(made.directory / "shards" / "[0-6]-of-8" / "*.jsonl")
 
     refused = main(["eval", "aggregate", "-i", pattern, "-o", str(tmp_path / "out.jsonl")])
-    assert (refused, "1 of 8 shards are missing: 7" in capsys.readouterr().err) == (4, True)
+    assert (refused, "1 of 8 shards is missing: 7" in capsys.readouterr().err) == (4, True)
     assert not list(tmp_path.glob("out*"))
     allowed = main(["eval", "aggregate", "-i", pattern, "-o", str(tmp_path / "out.jsonl"), "--allow-partial"])
 

@@ -149,7 +149,7 @@ def test_a_rollout_that_no_inventory_has_is_foreign(tmp_path: Path) -> None:
 def test_unfinished_rollouts_need_to_be_allowed_and_then_the_name_says_partial(tmp_path: Path) -> None:
     write(tmp_path / "r.jsonl", [row(0)], inventory=[asked(0), asked(1)])
 
-    with pytest.raises(IncompleteError, match="1 rollouts are unfinished, in: solver"):
+    with pytest.raises(IncompleteError, match="1 rollout is unfinished, in: solver"):
         merge_paths([tmp_path / "r.jsonl"], tmp_path / "out.jsonl")
     report = merge_paths([tmp_path / "r.jsonl"], tmp_path / "out.jsonl", allow_partial=True)
 
