@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, islice
+from operator import le
 from typing import Any, NamedTuple
 
 from merge.health.checks import Check, Verdict
@@ -30,12 +31,15 @@ def number_tasks(table: Table) -> None:
 
 def arrange(table: Table) -> None:
     """Sort the rows by task, repeat and stage, numbers before names; rows that cannot be read come last."""
+    keys = [_sort_keys(column) for column in (table.tasks, table.repeats, table.stages)]
+    # Rows mostly stand in order, and an order of their positions weighs as much as all else that is kept of them.
+    if all(map(le, zip(*keys, strict=True), islice(zip(*keys, strict=True), 1, None))):
+        return
     order = list(range(len(table)))
-    # Each sort keeps what those before it made of equal rows, and one of rows in order already costs next to nothing.
-    for column in (table.stages, table.repeats, table.tasks):
-        order.sort(key=_sort_keys(column).__getitem__)
-    if order != list(range(len(order))):
-        table.arrange(order)
+    # Each sort keeps what those before it made of equal rows.
+    for column in reversed(keys):
+        order.sort(key=column.__getitem__)
+    table.arrange(order)
 
 
 def mark_duplicates(arranged: Table, ignored: frozenset[Check]) -> int:
@@ -66,7 +70,10 @@ def view_tasks(arranged: Table, ignored: frozenset[Check]) -> dict[Name, TaskVie
 
 
 def _sort_keys(column: Sequence[Name | None]) -> Sequence[Any]:
-    if str not in set(map(type, column)):
+    kinds = set(map(type, column))
+    if kinds <= {int}:
+        return column
+    if str not in kinds:
         # Numbers where there can be: they weigh a tenth of what tuples do.
         return [NUMBER_LIMIT if name is None else name for name in column]
     return list(map(_order_of, column))
