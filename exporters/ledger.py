@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError
-from exporters.base import ExportResult
+
+if TYPE_CHECKING:
+    # Who reads a ledger loads no exporter.
+    from exporters.base import ExportResult
 
 FORMAT: Final = 1
 
