@@ -2,34 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 _PARTITION: Final = "compute's partition (sinfo -s lists them)"
+_WHO: Final = "compute's account, qos or partition, which may not go together (sacctmgr show assoc lists yours)"
 _SIZE: Final = "what compute asks for, its GPUs, nodes, CPUs and memory, or its partition"
-#: Words of sbatch, in small letters, and what to change: asked again as it is, Slurm refuses it again.
+_GPUS: Final = "compute's GPUs, or its partition"
+_WALLTIME: Final = "compute's walltime, or its partition (gym eval doctor compares them)"
+_OPTIONS: Final = "compute's extra_args"
+_LIMITS: Final = (
+    "compute's account, qos or partition, or what they limit: walltime, nodes, GPUs, and jobs at once by shards and job.pack "
+    "(gym eval doctor and sacctmgr show assoc tell what is allowed)"
+)
+#: Words of sbatch, in small letters, and what to change: asked again as it is, Slurm refuses it again. They are those of its
+#: errors (Slurm 22.05 to 24.11, and of sbatch itself), and of the limits that it names in a line before. The first that fits
+#: decides: a limit by its name tells more than that there is one.
 _LASTING: Final[Mapping[str, str]] = {
+    "maxwalldurationperjoblimit": "compute's walltime, or its qos, account or partition",
+    "perjoblimit": f"{_SIZE}, qos or account",
+    "pernodelimit": f"{_SIZE}, qos or account",
+    "notsatisfied": f"{_SIZE}, qos or account",
     "invalid partition": _PARTITION,
     "partition does not exist": _PARTITION,
+    "no partition specified": _PARTITION,
+    "nodes not in this partition": f"{_PARTITION}, or the nodes in its extra_args",
+    "multiple partition job request": f"{_PARTITION} to one, or its account",
     "invalid account": "compute's account, or its partition or qos, which may not go with it",
     "invalid qos": "compute's qos",
-    "user's group not permitted to use this partition": _PARTITION,
+    "qos usage threshold": "compute's qos or account",
+    "account not permitted": _WHO,
+    "qos not permitted": _WHO,
+    "not permitted to use this partition": _PARTITION,
     "user not in group": _PARTITION,
-    "time limit exceeds": "compute's walltime, or its partition",
-    "requested time limit is invalid": "compute's walltime, or its partition",
+    "access/permission denied": _WHO,
+    "time limit exceeds": _WALLTIME,
+    "time limit is invalid": _WALLTIME,
+    "time limit specification": _WALLTIME,
+    "invalid time": _WALLTIME,
     "node configuration is not available": _SIZE,
     "node count specification invalid": _SIZE,
+    "task count specification invalid": _SIZE,
+    "job size specification": _SIZE,
     "more processors requested": _SIZE,
+    "more tasks than available processors": _SIZE,
     "cpu count": _SIZE,
     "memory specification can not be satisfied": _SIZE,
-    "invalid generic resource": "compute's GPUs, or its partition",
-    "invalid feature": "the constraint in compute's sbatch options",
-    "invalid constraint": "the constraint in compute's sbatch options",
-    "unrecognized option": "compute's sbatch options",
-    "invalid option": "compute's sbatch options",
-    "invalid reservation": "the reservation in compute's sbatch options",
-    "requested reservation is invalid": "the reservation in compute's sbatch options",
+    "memory required by task is not available": _SIZE,
+    "generic resource": _GPUS,
+    "invalid gres": _GPUS,
+    "gres option unsupported": _GPUS,
+    "invalid trackable resource": _GPUS,
+    "invalid feature": f"the constraint in {_OPTIONS}",
+    "invalid preferred feature": f"the constraint in {_OPTIONS}",
+    "invalid constraint": f"the constraint in {_OPTIONS}",
+    "invalid reservation": f"the reservation in {_OPTIONS}",
+    "requested reservation is invalid": f"the reservation in {_OPTIONS}",
+    "denied to requested reservation": f"the reservation in {_OPTIONS}",
+    "invalid wckey": f"the wckey in {_OPTIONS}",
+    "invalid license": f"the licenses in {_OPTIONS}",
+    "burst buffer": f"the burst buffer in {_OPTIONS}",
+    "unrecognized option": _OPTIONS,
+    "invalid option": _OPTIONS,
+    "invalid job array specification": "the number of shards, or job.pack",
+    "pathname of a file": "job.output_path to a shorter one",
+    "violates accounting/qos policy": _LIMITS,
 }
+#: Limits on how many jobs may wait or run: they pass when jobs end, and at once when fewer are asked for.
+_COUNTS: Final = ("submitjob", "job submit limit exceeded")
 #: Why a job waits that waiting does not mend, in words. Slurm's other reasons say what they are, or pass.
 _WAITS: Final[Mapping[str, str]] = {
     "PartitionConfig": "it asks for more than its partition has or allows",
@@ -46,10 +86,26 @@ _WAITS: Final[Mapping[str, str]] = {
 }
 
 
-def what_to_change(reason: str) -> str | None:
+def what_to_do(reasons: Iterable[str]) -> str:
+    """What to do about refusals of sbatch, so that the same submit goes on: a sentence for people."""
+    reasons = list(reasons)
+    changes = list(dict.fromkeys(filter(None, map(_what_to_change, reasons))))
+    steps = [f"change {' and '.join(changes)}"] if changes else []
+    if any(map(_is_too_many, reasons)):
+        steps.append("wait until some of your jobs have ended (squeue --me), or ask for fewer by job.pack or another qos")
+    again = "run the same command again: it submits what is missing."
+    told = f"{', and '.join(steps)}, then {again}" if steps else again
+    return told[0].upper() + told[1:]
+
+
+def _what_to_change(reason: str) -> str | None:
     """What of the configuration a refusal is about; None when the same may be taken another time."""
     said = reason.lower()
-    return next((change for words, change in _LASTING.items() if words in said), None)
+    return None if _is_too_many(reason) else next((change for words, change in _LASTING.items() if words in said), None)
+
+
+def _is_too_many(reason: str) -> bool:
+    return any(words in reason.lower() for words in _COUNTS)
 
 
 def explained(reason: str) -> str:

@@ -23,7 +23,7 @@ from orchestrate.executors.base import JobBatch, executor_for
 from orchestrate.generations import complete_resubmission
 from orchestrate.needs import Needs, ask_needs
 from orchestrate.plan import Source, SubmitPlan, plan_submission
-from orchestrate.refusals import what_to_change
+from orchestrate.refusals import what_to_do
 from orchestrate.run_creation import create_run
 from orchestrate.rundir import RunDir, check_same_run, read_plan, refresh_plan, refreshed
 from orchestrate.submissions import ShardNeed, read_submissions
@@ -107,7 +107,4 @@ def check_complete(result: Submittal) -> None:
     """Raise UnavailableError that names each benchmark with a shard that should have a job and has none."""
     if result.troubles:
         told = "; ".join(f"{name}: {reason}" for name, reason in result.troubles.items())
-        changes = list(dict.fromkeys(filter(None, map(what_to_change, result.troubles.values()))))
-        again = "run the same command again: it submits what is missing."
-        fix = f"Change {' and '.join(changes)}, then {again}" if changes else again.capitalize()
-        raise UnavailableError(f"not everything was submitted: {told}.", fix, result.run.root)
+        raise UnavailableError(f"not everything was submitted: {told}.", what_to_do(result.troubles.values()), result.run.root)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrate.executors.submitit_local import DetachedLocalExecutor
-from orchestrate.refusals import explained
+from orchestrate.refusals import explained, what_to_do
 from tests.orchestrate.fake_slurm import FakeSlurm
 from tests.orchestrate.project import Project, tree
 
@@ -141,19 +141,25 @@ def test_two_benchmarks_exported_to_one_place_are_refused(project: Project) -> N
     assert not project.runs.exists()
 
 
+AGAIN = "run the same command again: it submits what is missing."
+POLICY = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
+
+
 @pytest.mark.parametrize(
     ("words", "fix"),
     [
         pytest.param(
             "Batch job submission failed: Invalid partition name specified",
-            "Change compute's partition (sinfo -s lists them), then run the same command again: it submits what is missing.",
+            f"Change compute's partition (sinfo -s lists them), then {AGAIN}",
             id="lasting",
         ),
         pytest.param(
-            "Batch job submission failed: Job violates accounting/QOS policy",
-            "Run the same command again: it submits what is missing.",
-            id="passing",
+            f"Batch job submission failed: {POLICY}",
+            "Change compute's account, qos or partition, or what they limit: walltime, nodes, GPUs, and jobs at once by shards and "
+            f"job.pack (gym eval doctor and sacctmgr show assoc tell what is allowed), then {AGAIN}",
+            id="a-limit",
         ),
+        pytest.param("Batch job submission failed: Unable to contact slurm controller (connect failure)", AGAIN, id="passing"),
     ],
 )
 def test_a_refusal_that_lasts_says_what_to_change(tmp_path: Path, words: str, fix: str) -> None:
@@ -165,7 +171,87 @@ def test_a_refusal_that_lasts_says_what_to_change(tmp_path: Path, words: str, fi
     done = project.gym("submit", str(project.write()), env=slurm.env)
 
     assert done.returncode == 5
-    assert done.stderr.strip().endswith(fix)
+    assert done.stderr.strip().endswith(f". {fix[0].upper()}{fix[1:]}")
+
+
+LASTING = {
+    "No partition specified or system default partition": "partition",
+    "Requested nodes not in this partition": "partition",
+    "User's group not permitted to use this partition": "partition",
+    "Multiple partition job request not supported when a partition is set in the association": "partition",
+    "Invalid account or account/partition combination specified": "account",
+    "Invalid qos specification": "qos",
+    "Requested account has breached requested QOS usage threshold": "qos",
+    "Access/permission denied": "account",
+    "Requested time limit is invalid (missing or exceeds some limit)": "walltime",
+    "Time limit specification required, but not provided": "walltime",
+    "Requested node configuration is not available": "GPUs, nodes, CPUs and memory",
+    "Node count specification invalid": "nodes",
+    "More processors requested than permitted": "CPUs",
+    "Requested more tasks than available processors": "CPUs",
+    "CPU count specification invalid": "CPUs",
+    "Memory required by task is not available": "memory",
+    "Memory specification can not be satisfied": "memory",
+    "Invalid generic resource (gres) specification": "GPUs",
+    "Invalid Trackable RESource (TRES) specification": "GPUs",
+    "Invalid feature specification": "constraint",
+    "Access denied to requested reservation": "reservation",
+    "Requested reservation is invalid": "reservation",
+    "Invalid license specification": "licenses",
+    "Invalid job array specification": "shards",
+    POLICY: "account, qos or partition",
+    f"AssocMaxWallDurationPerJobLimit sbatch: error: Batch job submission failed: {POLICY}": "walltime",
+    f"QOSMaxCpuPerJobLimit sbatch: error: Batch job submission failed: {POLICY}": "CPUs",
+    f"QOSMinGRES sbatch: error: QOSMinCpuNotSatisfied sbatch: error: Batch job submission failed: {POLICY}": "CPUs",
+}
+PASSING = [
+    "Unable to contact slurm controller (connect failure)",
+    "Socket timed out on send/recv operation",
+    "Zero Bytes were transmitted or received",
+    "Unable to create job record, try again",
+    "System submissions disabled",
+    "Partition in DOWN state",
+    "Required partition not available (inactive or drain)",
+    "Required node not available (down, drained or reserved)",
+    "Requested partition configuration not available now",
+    "Slurm backup controller in standby mode",
+    "Resource temporarily unavailable",
+]
+
+
+@pytest.mark.parametrize(("words", "key"), LASTING.items(), ids=range(len(LASTING)))
+def test_what_slurm_refuses_again_names_what_to_change(words: str, key: str) -> None:
+    told = what_to_do([f"sbatch: sbatch: error: Batch job submission failed: {words} (exit code 1)"])
+
+    change, _, again = told.rpartition(", then ")
+    assert change.startswith("Change ")
+    assert key in change
+    assert again == AGAIN
+
+
+@pytest.mark.parametrize("words", PASSING)
+def test_what_slurm_may_take_another_time_is_repeated(words: str) -> None:
+    told = what_to_do([f"sbatch: sbatch: error: Batch job submission failed: {words} (exit code 1)"])
+
+    assert told == "R" + AGAIN[1:]
+
+
+@pytest.mark.parametrize("limit", ["AssocMaxSubmitJobLimit", "QOSMaxSubmitJobPerUserLimit", "AssocGrpSubmitJobsLimit"])
+def test_too_many_jobs_are_waited_for(limit: str) -> None:
+    reason = f"sbatch: sbatch: error: {limit} sbatch: error: Batch job submission failed: {POLICY} (exit code 1)"
+
+    told = what_to_do([reason, reason])
+
+    assert told == (
+        "Wait until some of your jobs have ended (squeue --me), or ask for fewer by job.pack or another qos, then " + AGAIN
+    )
+
+
+def test_several_refusals_are_answered_in_one_sentence() -> None:
+    told = what_to_do(["Invalid qos specification", "QOSMaxSubmitJobPerUserLimit", "timed out", "Invalid qos specification"])
+
+    assert told.startswith("Change compute's qos, and wait until some of your jobs have ended")
+    assert told.count("compute's qos") == 1
 
 
 def test_a_job_that_waits_for_ever_is_explained() -> None:
