@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from bench.status import make_run
+from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError
 from collector.settings import RetrySettings
+from collector.store import RolloutStore
 from orchestrate.rundir import read_plan
 from orchestrate.shard_facts import KnownShards
 from tests.orchestrate.project import Project
@@ -136,3 +138,30 @@ def test_many_shards_that_nobody_knows_are_read_by_several_processes_and_told_al
     # What was changed meanwhile is read again at the next look.
     with pytest.raises(CorruptArtifactError):
         KnownShards(run).of(places[1], retry)
+
+
+@pytest.mark.parametrize("shards", [pytest.param(2, id="alone"), pytest.param(401, id="by-several-processes")])
+def test_a_line_that_is_added_while_a_shard_is_read_is_noticed_at_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int
+) -> None:
+    def read_and_overtaken(artifacts: RunArtifacts) -> RolloutStore:
+        store = read(artifacts)
+        with artifacts.journal.open("ab") as journal:
+            journal.write(b"x")
+        return store
+
+    run = make_run(tmp_path, shards, 1)
+    (benchmark,) = read_plan(run).benchmarks
+    places, retry = run.shards(benchmark), RetrySettings()
+    read = RolloutStore.read
+    monkeypatch.setattr(RolloutStore, "read", read_and_overtaken)
+    known = KnownShards(run)
+    known.look_at(places, retry)
+    found = known.of(places[0], retry)
+    known.keep()
+    monkeypatch.undo()
+
+    assert found.coverage.is_final
+    assert run.shard_facts.exists()
+    with pytest.raises(CorruptArtifactError, match="the last line begins no event"):
+        KnownShards(run).of(places[0], retry)
