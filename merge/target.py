@@ -11,6 +11,7 @@ from collector.artifacts import RunArtifacts
 from collector.durable import FileId
 from collector.errors import GymEvalError, RefusedError
 from collector.manifest import Manifest, read_manifest
+from merge.legacy import RUN
 from merge.sources import is_companion
 
 _ELSEWHERE: Final = "Use another output path; nothing was changed."
@@ -34,13 +35,14 @@ def check_target(target: Path, sources: Sequence[RunArtifacts]) -> None:
 def check_replaced(target: Path, sources: Sequence[RunArtifacts]) -> None:
     """Raise RefusedError when ``target`` is another run's merged result, or the rows of a dataset. Reads only.
 
-    What its receipt names as the same run, or as made of one of the same inputs, is an earlier projection. A file without a
-    receipt may be what a crash left of one, and is replaced unless it holds what is to be answered.
+    What its receipt names as the same run, or as made of one of the same inputs, is an earlier projection. Without a receipt
+    its coverage tells whose it is. What has neither may be what a crash left, and is replaced unless it holds what is to be
+    answered.
     """
     for place in dict.fromkeys((target, target.resolve())):
-        receipt = _receipt_at(RunArtifacts(place).receipt)
-        if receipt is not None and not _is_earlier(receipt, RunArtifacts(place), sources):
-            whose = f"run {receipt.get('run_id')}, benchmark {receipt.get('benchmark')}"
+        told = _told_beside(RunArtifacts(place))
+        if told is not None and not _is_earlier(told, RunArtifacts(place), sources):
+            whose = f"run {told.get('run_id')}, benchmark {told.get('benchmark')}"
             raise RefusedError(f"the target is the merged result of others ({whose}).", _ELSEWHERE, target)
     if is_companion(target) and target.exists():
         raise RefusedError("the target is called like a companion of a run, and exists.", _ELSEWHERE, target)
@@ -134,8 +136,18 @@ def _manifest_at(path: Path) -> Manifest | None:
         return None
 
 
-def _receipt_at(path: Path) -> dict[str, Any] | None:
-    """The receipt as far as it can be read, of whichever format; None for one that says nothing."""
+def _told_beside(merged: RunArtifacts) -> dict[str, Any] | None:
+    """What says whose result stands at ``merged``: its receipt, or the coverage of one without; None for neither."""
+    receipt = _record_at(merged.receipt)
+    if receipt is not None:
+        return receipt
+    # Other programs write coverages, too; those say nothing of a run.
+    coverage = _record_at(merged.coverage) or {}
+    return coverage if {"run_id", "benchmark"} <= coverage.keys() else None
+
+
+def _record_at(path: Path) -> dict[str, Any] | None:
+    """The record as far as it can be read, of whichever format; None for one that says nothing."""
     try:
         value = jsonl.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -143,16 +155,18 @@ def _receipt_at(path: Path) -> dict[str, Any] | None:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
-def _is_earlier(receipt: dict[str, Any], merged: RunArtifacts, sources: Sequence[RunArtifacts]) -> bool:
+def _is_earlier(told: dict[str, Any], merged: RunArtifacts, sources: Sequence[RunArtifacts]) -> bool:
     ours = {(found.run_id, found.benchmark) for source in sources if (found := _manifest_at(source.manifest)) is not None}
-    if (receipt.get("run_id"), receipt.get("benchmark")) in ours:
+    if (told.get("run_id"), told.get("benchmark")) in ours:
         return True
-    # Files without a manifest have no identity but their place.
-    inputs = receipt.get("inputs")
+    # Files without a manifest have no identity but their place, which a coverage does not tell.
+    if "inputs" not in told and not ours and told.get("run_id") == RUN:
+        return True
+    inputs = told.get("inputs")
     records = cast("list[Any]", inputs) if isinstance(inputs, list) else []
     base = merged.rollouts.absolute().parent
-    told = {(base / str(record.get("path"))).resolve() for record in records if isinstance(record, dict)}
-    return not told.isdisjoint(source.rollouts.resolve() for source in sources)
+    places = {(base / str(record.get("path"))).resolve() for record in records if isinstance(record, dict)}
+    return not places.isdisjoint(source.rollouts.resolve() for source in sources)
 
 
 def _is_dataset(target: Path) -> bool:

@@ -252,6 +252,53 @@ def test_a_receipt_of_a_newer_version_still_says_whose_it_is(made: Plan, tmp_pat
     refused(made, target, "run another, benchmark bench")
 
 
+@pytest.mark.parametrize("with_rows", [True, False], ids=["with-rows", "reports-only"])
+def test_the_reports_of_another_run_are_not_replaced(made: Plan, tmp_path: Path, with_rows: bool) -> None:
+    """Its coverage says whose they are where there is no receipt: nobody asked for rows, or somebody moved them away."""
+    other, target = plan(tmp_path / "other", shards=2, tasks=4), tmp_path / "x.jsonl"
+    fill_all(other, lambda *_: answered())
+    merge_paths([other.directory], target, with_rows=False)
+    before = snapshot(tmp_path)
+
+    with pytest.raises(RefusedError, match=f"the merged result of others .run {other.run_id}, benchmark bench"):
+        merge_paths([made.directory], target, with_rows=with_rows)
+
+    assert snapshot(tmp_path) == before
+
+
+def test_the_reports_of_a_run_are_not_replaced_by_those_of_files_without_a_manifest(made: Plan, tmp_path: Path) -> None:
+    legacy, ours, theirs = tmp_path / "a.jsonl", tmp_path / "ours.jsonl", tmp_path / "theirs.jsonl"
+    legacy.write_text('{"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0, "response": {}}\n')
+    merge_paths([made.directory], ours, with_rows=False)
+    merge_paths([legacy], theirs, with_rows=False)
+
+    with pytest.raises(RefusedError, match="the merged result of others"):
+        merge_paths([legacy], ours, with_rows=False)
+    with pytest.raises(RefusedError, match="the merged result of others"):
+        merge_paths([made.directory], theirs, with_rows=False)
+
+
+def test_reports_are_made_again_where_they_were(made: Plan, tmp_path: Path) -> None:
+    legacy = tmp_path / "a.jsonl"
+    legacy.write_text('{"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0, "response": {}}\n')
+    for source, target in ((made.directory, tmp_path / "x.jsonl"), (legacy, tmp_path / "y.jsonl")):
+        merge_paths([source], target, with_rows=False)
+        RunArtifacts(target).aggregate.write_text("[]")
+
+        merge_paths([source], target, with_rows=False)
+
+        assert RunArtifacts(target).aggregate.read_text() != "[]"
+
+
+def test_a_coverage_of_another_program_says_nothing_of_a_run(made: Plan, tmp_path: Path) -> None:
+    target = tmp_path / "x.jsonl"
+    RunArtifacts(target).coverage.write_text('{"coverage": 0.5}')
+
+    report = merge_paths([made.directory], target, with_rows=False)
+
+    assert report.coverage.measured == 4
+
+
 @pytest.mark.parametrize(
     "row",
     [
