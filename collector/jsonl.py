@@ -7,6 +7,7 @@ surrogates, so those inputs take the slower standard library. Lines end at LF on
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -34,7 +35,7 @@ def loads(data: bytes) -> Any:
             if b"\\ud" not in data.lower() and "recursion" not in str(error):
                 raise
     try:
-        value = json.loads(data.decode("utf-8"), parse_constant=_refuse_constant)
+        value = json.loads(data.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError as error:
         raise ValueError(_TOO_DEEP) from error
     _check_depth(value)
@@ -107,6 +108,18 @@ def _has_non_finite(value: Any) -> bool:
             elif item and isinstance(item, _CONTAINERS):
                 parts.append(item)
     return False
+
+
+def escaped(text: str) -> str:
+    """``text`` as UTF-8 can hold it: a lone surrogate is written as the escape that JSON has for it."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError("a number is infinity as a float")
+    return value
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -7,7 +7,7 @@ stand, so that nothing a user wrote changes on its way through; only keys that b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -45,11 +45,16 @@ FAILURE_ALIASES: Final = frozenset(
 _TOKEN_LIMITS: Final = frozenset({"max_output_tokens", "max_tokens"})
 
 
+#: Both make one number of 64 bits, ``task << 32 | repeat``, by which rollouts are found and ordered.
+TaskNumber: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+RepeatNumber: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
+
+
 class RowStamp(msgspec.Struct, frozen=True, kw_only=True):
     """Which attempt of which rollout a row belongs to, and where it is stored; every other key is passed over."""
 
-    task: int = msgspec.field(name=TASK_INDEX)
-    repeat: int = msgspec.field(name=ROLLOUT_INDEX)
+    task: TaskNumber = msgspec.field(name=TASK_INDEX)
+    repeat: RepeatNumber = msgspec.field(name=ROLLOUT_INDEX)
     explicit_id: str | None = msgspec.field(default=None, name=ROLLOUT_ID)
     attempt: int = msgspec.field(default=0, name=ATTEMPT_INDEX)
     run_id: str | None = msgspec.field(default=None, name=RUN_ID)
@@ -65,8 +70,8 @@ class RowStamp(msgspec.Struct, frozen=True, kw_only=True):
 class RowPlace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Which rollout a line of the inventory is."""
 
-    task: int = msgspec.field(name=TASK_INDEX)
-    repeat: int = msgspec.field(name=ROLLOUT_INDEX)
+    task: TaskNumber = msgspec.field(name=TASK_INDEX)
+    repeat: RepeatNumber = msgspec.field(name=ROLLOUT_INDEX)
     explicit_id: str | None = msgspec.field(default=None, name=ROLLOUT_ID)
 
 
@@ -143,14 +148,23 @@ def allows_reuse(line: bytes) -> bool:
 def parse_part(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
     """The fields that ``decoder`` wants of the row in ``line``. Raises ValueError.
 
-    msgspec refuses lone surrogates even in fields it passes over, and a model may write them: those rows take the slow way.
+    msgspec refuses lone surrogates even in fields it passes over, and a model may write them: those rows take the slow way, and
+    texts read there have escapes instead.
     """
     try:
         return decoder.decode(line)
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, RecursionError):
-        return msgspec.convert(jsonl.loads(line), decoder.type)
+        return msgspec.convert(_in_utf8(jsonl.loads(line)), decoder.type)
+
+
+def _in_utf8(value: Any) -> Any:
+    if isinstance(value, str):
+        return jsonl.escaped(value)
+    if isinstance(value, dict):
+        return {jsonl.escaped(key): _in_utf8(item) for key, item in value.items()}
+    return [_in_utf8(item) for item in value] if isinstance(value, list) else value
 
 
 def inventory_line(row: Mapping[str, Any], task: int, repeat: int) -> bytes:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
+from collector.outcome_checks import shown
+
+_LARGEST: Final = sys.float_info.max
 #: The least and the greatest value of a parameter; None: no bound that all servers share.
 _BOUNDS: Final[Mapping[str, tuple[int, int | None]]] = {
     "temperature": (0, None),
@@ -21,8 +24,8 @@ def range_problem(key: str, value: Any) -> str | None:
     """What is wrong with the size of ``value``: ``must be at least 0, not -3``. Of what is no number others tell."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    if not math.isfinite(value):
-        return f"must be a finite number, not {value}"
+    if not -_LARGEST <= value <= _LARGEST:
+        return f"must be a finite number, not {shown(value)}"
     least, most = _BOUNDS.get(key, (None, None))
     if least is not None and value < least:
         return f"must be at least {least}, not {value}"

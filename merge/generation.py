@@ -23,7 +23,7 @@ from merge.identity import Inputs, agent_name
 from merge.leftovers import sweep_leftovers
 from merge.legacy import LegacyInputs
 from merge.projection_check import ProjectionState, check_projection, input_record, output_record
-from merge.publish import Part, publish_parts
+from merge.publish import Part, numbers_of, publish_parts
 from merge.receipt import Receipt
 from merge.row_blocks import read_rows
 from merge.row_numbers import NumberReader
@@ -197,7 +197,7 @@ def publish_metrics_only(merged: RunArtifacts, generation: Generation) -> None:
     for agent in generation.agents():
         table, reader = RowTable(), NumberReader(answer_field_of(agent.shards), generation.reporting.subset_field)
         for block in read_rows(agent.shards):
-            table.add(reader.read(block))
+            table.add(numbers_of(block, reader, agent.shards))
         entries.append(agent_rows(generation, agent, table))
     publish_aggregate(merged.aggregate, entries)
 

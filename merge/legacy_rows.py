@@ -13,6 +13,7 @@ import msgspec
 
 from collector import jsonl, rows
 from collector.errors import CorruptArtifactError
+from collector.outcome_checks import is_reward
 from collector.outcomes import FailureClass
 
 T = TypeVar("T")
@@ -32,8 +33,8 @@ class _Input(msgspec.Struct, frozen=True):
 class _Stamped(msgspec.Struct, frozen=True, kw_only=True):
     """Which rollout a line is of. Without both numbers nobody can tell."""
 
-    task: int = msgspec.field(name=rows.TASK_INDEX)
-    repeat: int = msgspec.field(name=rows.ROLLOUT_INDEX)
+    task: rows.TaskNumber = msgspec.field(name=rows.TASK_INDEX)
+    repeat: rows.RepeatNumber = msgspec.field(name=rows.ROLLOUT_INDEX)
     agent_ref: AgentRef | None = None
 
     @property
@@ -53,6 +54,11 @@ class ResultRow(_Stamped, frozen=True, kw_only=True):
     reward: float | int | None = None
     mask_sample: bool | None = None
     response: rows.SavedResponse | None = None
+
+    def __post_init__(self) -> None:
+        # A float that is none was refused by the decoder.
+        if self.reward is not None and not is_reward(self.reward):
+            raise ValueError("a reward that no float holds")
 
     @property
     def is_truncated(self) -> bool:

@@ -14,8 +14,8 @@ from typing import Any, Final, Self
 from collector import durable
 from collector.durable import StagedFile
 from merge.fan_out import run_tasks
-from merge.row_blocks import Stretch, plan_stretches, read_stretch
-from merge.row_numbers import EXTRACTED, NumberReader, RowNumbers
+from merge.row_blocks import RowBlock, Stretch, plan_stretches, read_stretch, unreadable
+from merge.row_numbers import EXTRACTED, NumberReader, RowNumbers, UnreadableRowError
 from merge.shards import ShardView
 from merge.table import RowTable
 
@@ -118,4 +118,12 @@ def _copy(
     """Write the rows of ``stretch`` where they belong. Their places are known before, so that any process may write any."""
     block = read_stretch(shards, stretch)
     write(block.lines)
-    return reader.read(block)
+    return numbers_of(block, reader, shards)
+
+
+def numbers_of(block: RowBlock, reader: NumberReader, shards: Sequence[ShardView]) -> RowNumbers:
+    """What ``reader`` finds in ``block``, which is of ``shards``. Raises CorruptArtifactError for a row that it cannot read."""
+    try:
+        return reader.read(block)
+    except UnreadableRowError as error:
+        raise unreadable(shards, error.key, error.why) from error

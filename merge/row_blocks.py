@@ -110,17 +110,24 @@ def _checked(shard: ShardView, data: memoryview, low: int, begin: int, end: int)
     sums = list(rows.checksums[begin:end])
     found = list(map(zlib.crc32, lines))
     if found != sums:
-        raise _corrupt(shard, begin + next(i for i, checksum in enumerate(found) if checksum != sums[i]))
+        index = begin + next(i for i, checksum in enumerate(found) if checksum != sums[i])
+        raise _corrupt(shard, index, "is not the one recorded.")
     return lines
 
 
-def _corrupt(shard: ShardView, index: int) -> CorruptArtifactError:
+def unreadable(shards: Sequence[ShardView], key: int, why: str) -> CorruptArtifactError:
+    """The error for the row with ``key``, which one of ``shards`` has and no reader takes."""
+    for shard in shards:
+        index = bisect_left(shard.rows.keys, key)
+        if index < len(shard.rows) and shard.rows.keys[index] == key:
+            return _corrupt(shard, index, f"cannot be read ({why}).")
+    raise AssertionError("a row that was read is of one of the shards")
+
+
+def _corrupt(shard: ShardView, index: int, what: str) -> CorruptArtifactError:
     key = shard.rows.keys[index]
-    return CorruptArtifactError(
-        shard.artifacts.rollouts,
-        0,
-        f"the row of rollout {task_of(key)}-{repeat_of(key)} at byte {shard.rows.offsets[index]} is not the one recorded.",
-    )
+    where = f"the row of rollout {task_of(key)}-{repeat_of(key)} at byte {shard.rows.offsets[index]}"
+    return CorruptArtifactError(shard.artifacts.rollouts, 0, f"{where} {what}")
 
 
 def _read(descriptor: int, offset: int, size: int) -> bytes:

@@ -35,6 +35,15 @@ class _ExactReaderNeededError(ValueError):
     """The fast reader passed over what is asked for."""
 
 
+class UnreadableRowError(ValueError):
+    """The row of the rollout with ``key`` says what no reader takes: a number that no float holds, bytes that are no UTF-8."""
+
+    def __init__(self, key: int, why: str) -> None:
+        super().__init__(key, why)
+        self.key = key
+        self.why = why
+
+
 #: What sends a row to the slower reader.
 _UNUSUAL: Final = (msgspec.DecodeError, OverflowError, _ExactReaderNeededError)
 
@@ -78,11 +87,11 @@ class NumberReader:
         self._without_guess = 0
 
     def read(self, block: RowBlock) -> RowNumbers:
-        """The numbers of every row in ``block``."""
+        """The numbers of every row in ``block``. Raises UnreadableRowError."""
         try:
             return self._columns(block.keys, list(map(self._read, block.lines)))
         except _UNUSUAL:
-            return self._columns(block.keys, list(self._one_by_one(block.lines)))
+            return self._columns(block.keys, list(self._one_by_one(block)))
 
     def _columns(self, keys: Sequence[int], found: Sequence[_Found]) -> RowNumbers:
         made = _columns(keys, found)
@@ -136,18 +145,21 @@ class NumberReader:
     def _subset(self, row: dict[str, Any]) -> str | None:
         return None if self._subset_field is None else _subset_name(row.get(self._subset_field))
 
-    def _one_by_one(self, lines: Sequence[memoryview]) -> Iterator[_Found]:
-        for line in lines:
+    def _one_by_one(self, block: RowBlock) -> Iterator[_Found]:
+        for key, line in zip(block.keys, block.lines, strict=True):
             try:
                 found = self._read_any(line)
                 array("d", found[1])
             except _UNUSUAL:
-                found = self._read_exactly(bytes(line))
+                found = self._read_exactly(key, bytes(line))
             yield found
 
-    def _read_exactly(self, line: bytes) -> _Found:
+    def _read_exactly(self, key: int, line: bytes) -> _Found:
         """The same by the slower reader, for text that the fast one refuses (a lone surrogate) and unexpected shapes."""
-        row = jsonl.loads(line)
+        try:
+            row = jsonl.loads(line)
+        except ValueError as error:
+            raise UnreadableRowError(key, str(error)) from error
         response = row.get("response")
         usage = response.get("usage") if isinstance(response, dict) else None
         numbers = {**_plain_numbers(row), **_plain_numbers(usage if isinstance(usage, dict) else _EMPTY)}
@@ -197,7 +209,7 @@ def _costs(cost: Object) -> dict[str, Any]:
 
 
 def _subset_name(value: object) -> str | None:
-    return str(value) if value and isinstance(value, str | int | float) else None
+    return jsonl.escaped(str(value)) if value and isinstance(value, str | int | float) else None
 
 
 def _name_number(name: str) -> int:
@@ -224,4 +236,4 @@ def _answer_number(answer: object) -> int:
 
 def _plain_numbers(values: dict[str, Any]) -> dict[str, float]:
     # A number beyond the range of a float is none that a mean could be made of.
-    return {name: float(values[name]) for name in number_names(values) if abs(values[name]) < _LARGEST}
+    return {jsonl.escaped(name): float(values[name]) for name in number_names(values) if abs(values[name]) < _LARGEST}

@@ -9,7 +9,6 @@ surrogate) is replaced, and the document says so.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -216,7 +215,7 @@ def _tools(params: Any) -> tuple[dict[str, Any], ...] | None:
 
 
 def _timestamp(value: Any) -> str | None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+    if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     try:
         moment = datetime.fromtimestamp(value, UTC)

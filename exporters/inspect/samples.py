@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from collector import rows
+from collector.outcome_checks import is_reward
 from exporters.atif.documents import Content, Document, Step, TextPart
 from exporters.atif.lossy import LossyProfile
 from exporters.atif.profile import Context
@@ -70,9 +70,7 @@ def scores_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def is_measured(row: Mapping[str, Any]) -> bool:
     """Whether the row has a score that counts."""
-    reward = row.get("reward")
-    is_number = isinstance(reward, int | float) and not isinstance(reward, bool) and math.isfinite(reward)
-    return is_number and row.get("mask_sample") is not True
+    return is_reward(row.get("reward")) and row.get("mask_sample") is not True
 
 
 def _document(row: Mapping[str, Any]) -> Document | None:

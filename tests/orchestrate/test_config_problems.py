@@ -285,6 +285,7 @@ def test_a_key_that_starts_servers_elsewhere_is_told_what_does_here(key: str) ->
         pytest.param("max_output_tokens", 0, "must be at least 1, not 0", id="no-tokens"),
         pytest.param("temperature", -0.5, "must be at least 0, not -0.5", id="temperature"),
         pytest.param("temperature", float("inf"), "must be a finite number, not inf", id="endless"),
+        pytest.param("temperature", 10**400, "must be a finite number, not 1000", id="beyond-all-floats"),
         pytest.param("top_p", 1.5, "must be at most 1, not 1.5", id="top-p"),
     ],
 )
