@@ -17,8 +17,10 @@ from merge.sources import is_companion
 _ELSEWHERE: Final = "Use another output path; nothing was changed."
 #: Fields that a row has once it was asked; a row without any of them, but with text to ask, is of a dataset.
 _ANSWERED: Final = ("_ng_task_index", "response", "reward")
-#: Bytes of a first line that are looked at.
-_FIRST_LINE: Final = 8 << 20
+#: What is looked at of a target: its first lines, until so many of them or so many bytes. A dataset whose first row is odd, a
+#: heading or somebody's note, shows what it is in the next ones; a result may be of gigabytes.
+_LINES: Final = 100
+_BYTES: Final = 8 << 20
 
 
 def check_target(target: Path, sources: Sequence[RunArtifacts]) -> None:
@@ -46,8 +48,9 @@ def check_replaced(target: Path, sources: Sequence[RunArtifacts]) -> None:
             raise RefusedError(f"the target is the merged result of others ({whose}).", _ELSEWHERE, target)
     if is_companion(target) and target.exists():
         raise RefusedError("the target is called like a companion of a run, and exists.", _ELSEWHERE, target)
-    if _is_dataset(target):
-        raise RefusedError("the target is a dataset: its first row has no answer.", _ELSEWHERE, target)
+    line = _unanswered_line(target)
+    if line is not None:
+        raise RefusedError(f"the target is a dataset: its line {line} has no answer.", _ELSEWHERE, target)
 
 
 def files_of(artifacts: RunArtifacts) -> tuple[Path, ...]:
@@ -169,14 +172,20 @@ def _is_earlier(told: dict[str, Any], merged: RunArtifacts, sources: Sequence[Ru
     return not places.isdisjoint(source.rollouts.resolve() for source in sources)
 
 
-def _is_dataset(target: Path) -> bool:
+def _unanswered_line(target: Path) -> int | None:
+    """The number of the first line that is to be answered, from 1; None where there is none, as in any file of results."""
     if not target.is_file():
-        return False
+        return None
     with target.open("rb") as file:
-        line = file.readline(_FIRST_LINE)
+        lines = file.read(_BYTES).split(b"\n", _LINES)[:_LINES]
+    return next((number for number, line in enumerate(lines, 1) if _is_unanswered(line)), None)
+
+
+def _is_unanswered(line: bytes) -> bool:
     try:
         row = jsonl.loads(line)
     except ValueError:
+        # What is no row says nothing: a torn line, an empty one, or one that is larger than what is looked at.
         return False
     if not isinstance(row, dict):
         return False

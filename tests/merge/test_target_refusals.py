@@ -313,6 +313,34 @@ def test_a_dataset_is_no_target(made: Plan, tmp_path: Path, row: str) -> None:
     refused(made, dataset, "the target is a dataset")
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("# sampled in May", id="no-json"),
+        pytest.param("[1, 2]", id="no-object"),
+        pytest.param('{"version": 2}', id="numbers-only"),
+        pytest.param('{"problem": "1+1?", "reward": 1.0}', id="answered"),
+        pytest.param("\n" * 98, id="last-of-those-looked-at"),
+    ],
+)
+def test_a_dataset_with_an_odd_first_row_is_no_target(made: Plan, tmp_path: Path, first: str) -> None:
+    dataset = tmp_path / "data.jsonl"
+    dataset.write_text(f'{first}\n{{"problem": "1+1?", "solution": 2}}\n')
+
+    refused(made, dataset, f"the target is a dataset: its line {first.count(chr(10)) + 2} has no answer")
+
+
+def test_of_a_large_target_the_first_lines_are_looked_at(made: Plan, tmp_path: Path) -> None:
+    target = tmp_path / "x.jsonl"
+    row = '{"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0}\n'
+    target.write_text(row * 100 + '{"problem": "1+1?"}\n')
+
+    merge_paths([made.directory], target)
+
+    assert len(target.read_bytes().splitlines()) == 4
+
+
 def test_a_companion_of_another_run_is_no_target(made: Plan, tmp_path: Path) -> None:
     other = plan(tmp_path / "other", shards=1, tasks=4)
     fill_all(other, lambda *_: answered())
