@@ -1,6 +1,7 @@
-"""How long ``gym eval status`` and ``list`` take of a run with thousands of shards, all final, before and after a first look.
+"""How long ``gym eval status`` and ``list`` take of a run with thousands of shards, before and after a first look.
 
-The run is made by the product itself, its shards are written in its own format, and squeue is a program that lists every job.
+Once all shards are final, and once no job has begun. The run is made by the product itself, its shards are written in its own
+format, and squeue is a program that lists every job.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from orchestrate.submit import gather, make_plan
 _AT = "2026-01-01T00:00:00.000+00:00"
 
 
-def make_run(root: Path, shards: int, rollouts: int) -> RunDir:
+def make_run(root: Path, shards: int, rollouts: int, *, are_final: bool = True) -> RunDir:
     """A run of one benchmark with ``rollouts`` in each of its ``shards``, and a job for each shard."""
     dataset = root / "rows.jsonl"
     dataset.write_text("".join(f'{{"question": "{n} + 1?", "expected_answer": "{n + 1}"}}\n' for n in range(shards * rollouts)))
@@ -50,7 +51,7 @@ def make_run(root: Path, shards: int, rollouts: int) -> RunDir:
     plan = make_plan(loaded, sources, root / "bench.yaml", new=False)
     run = create_run(plan, sources, loaded.runs)
     (benchmark,) = plan.benchmarks
-    for index in range(shards):
+    for index in range(shards if are_final else 0):
         _fill(run, benchmark, index)
     append(run.submissions, Prepared(at=_AT, token="gym-bench", benchmark="sums", indexes=tuple(range(shards)), deadline=0))
     append(run.submissions, Submitted(at=_AT, token="gym-bench", jobs={n: f"7_{n}" for n in range(shards)}))
@@ -113,14 +114,17 @@ def main() -> int:
     parser.add_argument("--rollouts", type=int, default=10, help="of each shard")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        root = Path(temporary)
-        run = make_run(root, args.shards, args.rollouts)
-        environment = {**os.environ, "PATH": programs(root / "bin", args.shards), "XDG_STATE_HOME": str(root / "state")}
         print(f"{args.shards} shards of {args.rollouts} rollouts")
         print(f"python -c pass        {timed_python()}")
-        for label in ("status, first", "status, second", "status, third"):
-            print(f"{label:<20}  {timed(['status', str(run.root)], environment)}")
-        print(f"{'list':<20}  {timed(['list'], environment)}")
+        for title, are_final in (("final", True), ("submitted", False)):
+            root = Path(temporary) / title
+            root.mkdir()
+            run = make_run(root, args.shards, args.rollouts, are_final=are_final)
+            environment = {**os.environ, "PATH": programs(root / "bin", args.shards), "XDG_STATE_HOME": str(root / "state")}
+            print(f"{title}:")
+            for label in ("status, first", "status, second", "status, third"):
+                print(f"{label:<20}  {timed(['status', str(run.root)], environment)}")
+            print(f"{'list':<20}  {timed(['list'], environment)}")
     return 0
 
 
