@@ -12,6 +12,11 @@ _CREDENTIAL: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL|AUTH")
 _SHORTEST: Final = 4
 
 
+def is_credential(name: str) -> bool:
+    """Whether a variable or a parameter of this name holds what only its owner may see."""
+    return _CREDENTIAL.search(name.upper()) is not None
+
+
 def masked_address(text: str) -> str:
     """``text`` without what an address carries beside host and path: user and password, and the values of its query."""
     if "://" not in text or any(sign.isspace() for sign in text):
@@ -38,7 +43,7 @@ def without_secrets(text: str, address: str | None, environ: Mapping[str, str]) 
     """
     if address is not None:
         text = text.replace(address, masked_address(address))
-    secrets = {value for name, value in environ.items() if _CREDENTIAL.search(name.upper())}
+    secrets = {value for name, value in environ.items() if is_credential(name)}
     secrets.update(_secrets_of(address or ""))
     found = {form for secret in secrets for form in (secret, unquote(secret), quote(secret, safe=""))}
     # The longest first: one may be a part of another. A very short one is a part of everything.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
-from urllib.parse import SplitResult, urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -24,6 +23,7 @@ from pydantic import (
 )
 from pydantic.config import JsonDict
 
+from collector.addresses import check_secretless
 from collector.errors import ConfigError
 from collector.sampling import range_problem
 
@@ -61,7 +61,9 @@ def validate_settings(model: type[M], values: dict[str, Any], key: str) -> M:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join([key, *map(str, e['loc'])])}: {e['msg']}" for e in error.errors())
+        # What our own checks say, without pydantic's words in front.
+        told = [(".".join([key, *map(str, e["loc"])]), e["msg"].removeprefix("Value error, ")) for e in error.errors()]
+        problems = "; ".join(f"{place}: {said}" for place, said in told)
         raise ConfigError(f"{problems}.", f"Keys of {key}: {', '.join(model.model_fields)}.") from error
 
 
@@ -107,26 +109,8 @@ def _named_plugin(value: Any) -> Any:
     return {**given, "type": name, "function": function} if name == "python" and function else given
 
 
-def split_address(value: str) -> SplitResult:
-    """The parts of an address. Raises ValueError, which never shows it: it may carry a key."""
-    try:
-        parts = urlsplit(value)
-    except ValueError:
-        raise ValueError("is not an http or https URL") from None
-    try:
-        # The only part that is checked no earlier than it is read.
-        port = parts.port
-    except ValueError:
-        port = 0
-    if port == 0:
-        raise ValueError("its port is not a number from 1 to 65535")
-    return parts
-
-
 def _without_secrets(value: str) -> str:
-    parts = split_address(value)
-    if "@" in parts.netloc or parts.query:
-        raise ValueError("must not carry a user, a password or a query: give the key as policy_api_key or agent.api_key_env")
+    check_secretless(value, "give the key as policy_api_key or agent.api_key_env")
     return value
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from collector import jsonl
+from collector.addresses import check_http
 from collector.agents.chat_format import KNOWN, NUMBERS, chat_body
 from collector.agents.chat_reply import answer_of
 from collector.agents.endpoint import EnvReference, endpoint_at
@@ -20,7 +21,7 @@ from collector.agents.parameters import check_numbers, extra_body_of
 from collector.agents.requests import Sender, excerpt, unusable_reply
 from collector.outcomes import Answer, Delivery, Failure, FailureClass, FailureKind, Stage, Verdict
 from collector.prompt import load_prompt
-from collector.settings import CONNECTION, REPORTING, Count, Prompt, RetrySettings, Seconds, Timeouts, split_address
+from collector.settings import CONNECTION, REPORTING, Count, Prompt, RetrySettings, Seconds, Timeouts
 from collector.transport.client import HttpClient
 from collector.verifiers import judge_parse
 from collector.verifiers.base import Verifier, VerifierSettings
@@ -33,12 +34,7 @@ _MAX_IDLE: Final = 256
 
 
 def _checked_url(value: str) -> str:
-    parts = split_address(value)
-    if "@" in parts.netloc or parts.query:
-        raise ValueError("must not carry a user, a password or a query: name the key's variable in api_key_env")
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ValueError("is not an http or https URL: write it like http://host:8000/v1")
-    return value
+    return check_http(value, "name the key's variable in api_key_env")
 
 
 #: Headers that carry a key; its place is the environment.

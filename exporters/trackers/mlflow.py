@@ -17,7 +17,7 @@ from exporters.source import ExportError
 from exporters.trackers.child import call, missing_package, require_package
 from exporters.trackers.names import MLFLOW_LONGEST, digest_of, mlflow_name
 from exporters.trackers.package import Named, Package, named, omitted_lines, read_package, same_as_sent
-from exporters.trackers.settings import Address, TrackerConfig
+from exporters.trackers.settings import Store, TrackerConfig
 from exporters.trackers.work import work_folder
 
 #: Limits of MLflow's REST API: entries of one batch, characters of one value.
@@ -32,7 +32,7 @@ _CUT: Final = " ... (cut; whole in gym_eval/export.json)"
 class ExportMlflowConfig(TrackerConfig):
     """Settings of the exporter ``mlflow``. Credentials stay in MLflow's own environment variables."""
 
-    tracking_uri: Address | None = Field(default=None, description="default: MLFLOW_TRACKING_URI")
+    tracking_uri: Store | None = Field(default=None, description="default: MLFLOW_TRACKING_URI")
     experiment_name: Text | None = Field(default=None, description="default: the benchmark's name")
     run_name: Text | None = Field(default=None, description="default: the run's stable id")
 

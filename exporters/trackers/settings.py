@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from collector.addresses import check_http, split_address
+from collector.masked import is_credential
 from collector.settings import Seconds
 from exporters.base import RunExportConfig, Text
+
+_INSTEAD: Final = "leave them to the environment"
+#: host, host:5000, [::1]:5000/path, and http:host: what MLflow would take for a folder, or for a scheme that it does not know.
+_SERVER: Final = re.compile(r"(https?:|[^/\\]+:[0-9]+(/|$))", re.IGNORECASE)
 
 
 def _no_bool(value: object) -> object:
@@ -17,14 +24,32 @@ def _no_bool(value: object) -> object:
     return value
 
 
-def _no_login(value: str) -> str:
-    if "://" in value and "@" in value.split("://", 1)[1].split("/", 1)[0]:
-        raise ValueError("holds a user or a password, and settings are kept and shown: leave them to the environment")
+def check_server(value: str) -> str:
+    """``value``, the address of a server. Raises ValueError, which never shows it."""
+    return check_http(value, _INSTEAD, like="https://host:8000")
+
+
+def check_store(value: str) -> str:
+    """``value``, where MLflow keeps runs: a server, a folder, a database, or a name of its own. Raises ValueError as above."""
+    if not value.isprintable() or value != value.strip():
+        raise ValueError("has a space around it, a line break or another sign that no address has")
+    scheme, is_address, _ = value.partition("://")
+    if scheme.lower() in {"http", "https"}:
+        return check_server(value)
+    if is_address:
+        parts = split_address(value)
+        named = (pair.partition("=")[0] for pair in parts.query.split("&"))
+        if "@" in parts.netloc or any(map(is_credential, named)):
+            raise ValueError(f"holds a user or a password, and settings are kept and shown: {_INSTEAD}")
+    elif _SERVER.match(value):
+        raise ValueError("has no http:// or https:// in front; write ./ there for a folder of this name")
     return value
 
 
-#: Of a backend. Settings stand in the plan of a run and on command lines, so credentials are refused.
-Address = Annotated[Text, AfterValidator(_no_login)]
+#: Of a server. Settings stand in the plan of a run and on command lines, so credentials are refused.
+Server = Annotated[Text, AfterValidator(check_server)]
+#: Of one of MLflow's kinds of places.
+Store = Annotated[Text, AfterValidator(check_store)]
 
 
 class TrackerConfig(RunExportConfig):

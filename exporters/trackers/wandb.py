@@ -20,7 +20,7 @@ from exporters.trackers.child import call, missing_package, require_package
 from exporters.trackers.mlflow import document_of
 from exporters.trackers.names import ARTIFACT_LONGEST, WANDB_LONGEST, bounded, wandb_name
 from exporters.trackers.package import Package, named, omitted_lines, read_package
-from exporters.trackers.settings import Address, TrackerConfig
+from exporters.trackers.settings import Server, TrackerConfig
 from exporters.trackers.wandb_record import Arrived, Record
 from exporters.trackers.work import work_folder
 
@@ -58,7 +58,7 @@ class ExportWandbConfig(TrackerConfig):
     name: Text | None = Field(default=None, description="what the run is called; default: the benchmark's name")
     group: Text | None = None
     mode: Mode = Field(default=Mode.ONLINE, description="offline writes a folder for 'wandb sync'")
-    base_url: Address | None = Field(default=None, description="a server of one's own; default: WANDB_BASE_URL or W&B's cloud")
+    base_url: Server | None = Field(default=None, description="a server of one's own; default: WANDB_BASE_URL or W&B's cloud")
     output_dirpath: Path | None = Field(
         default=None, description="folder of local files; default: <stem>_wandb beside the rollouts"
     )

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
-from collector.settings import Count, Seconds, StrictModel, split_address
+from collector.addresses import check_http
+from collector.settings import Count, Seconds, StrictModel
 from orchestrate.config.values import EnvMap, Line, VariableName
 
 
@@ -21,12 +22,7 @@ def _check_command(value: Any) -> str | list[str]:
 
 def check_url(value: str) -> str:
     """``value`` without a final slash. Raises ValueError, which never shows it: it may carry a key."""
-    parts = split_address(value)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ValueError("is not an http or https URL")
-    if parts.username is not None or parts.password is not None or parts.query:
-        raise ValueError("must not carry a user, a password or a query: name the key's variable in api_key_env")
-    return value.rstrip("/")
+    return check_http(value, "name the key's variable in api_key_env").rstrip("/")
 
 
 def _check_path(value: str) -> str:
