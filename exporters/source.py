@@ -16,6 +16,7 @@ from collector import jsonl
 from collector.artifacts import RunArtifacts
 from collector.counted import agreeing, counted
 from collector.errors import CorruptArtifactError, GymEvalError
+from collector.recorded_retry import recorded_retry
 from collector.settings import RetrySettings
 from merge.receipt import file_sha256, read_receipt
 
@@ -107,7 +108,7 @@ def read_coverage(artifacts: RunArtifacts) -> Coverage | None:
         from merge.shards import read_shard  # noqa: PLC0415 - brings numpy
 
         # The file is written when a session ends; the journal is what holds now.
-        return read_shard(artifacts, RetrySettings()).coverage
+        return read_shard(artifacts, recorded_retry([artifacts])).coverage
     try:
         data = artifacts.coverage.read_bytes()
     except FileNotFoundError:

@@ -11,6 +11,7 @@ from orchestrate.cli.parser import CommandParser
 from orchestrate.run_words import RUN_WORDS
 
 if TYPE_CHECKING:
+    from collector.artifacts import RunArtifacts
     from collector.settings import RetrySettings
     from merge.command import MergeReport
     from merge.generation import Reporting
@@ -43,6 +44,7 @@ def main(argv: list[str]) -> int:
     inputs, keys = _split(args.inputs)
     from collector.errors import RequestError
     from merge.command import merge_paths
+    from merge.sources import find_runs
     from orchestrate.output_place import check_place
 
     patterns = [*map(input_of, inputs), *_patterns(args.input_glob), *_patterns(keys.get("input_glob"))]
@@ -55,7 +57,7 @@ def main(argv: list[str]) -> int:
         patterns,
         Path(output),
         allow_partial=args.allow_partial,
-        retry=_retry(keys),
+        retry=_retry(keys, find_runs(patterns)),
         reporting=_reporting(keys),
         with_rows=_flag(keys, "merge_shards", default=True),
     )
@@ -130,18 +132,21 @@ def _names(keys: dict[str, Any], name: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _retry(keys: dict[str, Any]) -> RetrySettings:
+def _retry(keys: dict[str, Any], runs: Sequence[RunArtifacts]) -> RetrySettings:
+    """The settings of retries that ``runs`` were collected under, with those of ``keys`` over them."""
     from pydantic import ValidationError
 
     from collector.errors import RequestError
     from collector.settings import RetrySettings
+    from orchestrate.counted_under import retry_of
 
     names = ("retry_terminal_timeouts", "max_attempts", "max_interruptions")
     try:
-        return RetrySettings.model_validate({name: keys[name] for name in names if name in keys})
+        RetrySettings.model_validate(given := {name: keys[name] for name in names if name in keys})
     except ValidationError as error:
         problem = error.errors()[0]
         raise RequestError(f"{problem['loc'][0]}: {problem['msg']}.", "Change it.") from error
+    return RetrySettings.model_validate({**retry_of(runs).model_dump(), **given})
 
 
 def _reporting(keys: dict[str, Any]) -> Reporting:

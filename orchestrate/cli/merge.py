@@ -23,13 +23,16 @@ def main(argv: list[str]) -> int:
     if not args.inputs or args.output is None:
         raise RequestError("an input and an output are needed.", "Usage: gym eval merge RUN -o FILE.jsonl.")
     from merge.command import merge_paths
+    from merge.sources import find_runs
     from orchestrate.cli.aggregate import check_merge_place, input_of, tell
+    from orchestrate.counted_under import retry_of
     from orchestrate.output_place import check_place
 
     check_place(args.output)
     inputs = [input_of(word) for word in args.inputs]
     check_merge_place(args.output, inputs)
-    return tell(merge_paths(inputs, args.output, allow_partial=args.allow_partial), as_json=args.json)
+    retry = retry_of(find_runs(inputs))
+    return tell(merge_paths(inputs, args.output, allow_partial=args.allow_partial, retry=retry), as_json=args.json)
 
 
 def _parser() -> CommandParser:

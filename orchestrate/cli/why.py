@@ -42,9 +42,9 @@ def _found(run: str, rollout: str, benchmark: str | None) -> list[Found]:
     rollouts = named(run).rollouts
     # A merged file has no history of its own: that is in its shards.
     if rollouts is not None and (rollouts.journal.exists() or named(run).run is None):
-        from collector.settings import RetrySettings
+        from collector.recorded_retry import recorded_retry
 
-        return [story_at(rollouts.rollouts, rollout, retry=RetrySettings())]
+        return [story_at(rollouts.rollouts, rollout, retry=recorded_retry([rollouts]))]
     found, chosen = run_and_benchmark(run, benchmark)
     return stories_in_run(found, rollout, benchmark=chosen)
 

@@ -21,6 +21,7 @@ from merge.partial import is_current
 from merge.receipt import read_receipt
 from orchestrate.config.load import settings_of
 from orchestrate.counted import counted
+from orchestrate.counted_under import retry_of
 from orchestrate.health import runs_in
 from orchestrate.named import named
 from orchestrate.report.samples import FailureExample, RowFigures, failures_in, figures_of, row_files
@@ -131,7 +132,8 @@ def _place(merged: RunArtifacts, parts: Sequence[RunArtifacts]) -> Place:
     if parts[0].manifest.is_file():
         manifest = read_manifest(parts[0].manifest)
         shards = sorted(parts, key=lambda run: _shard_number(run.rollouts))
-        return Place(manifest.benchmark if manifest else merged.rollouts.stem, merged, tuple(shards))
+        name = manifest.benchmark if manifest else merged.rollouts.stem
+        return Place(name, merged, tuple(shards), retry_of(shards))
     found = sorted((merged.rollouts.parent / "shards").glob(f"*-of-*/{merged.rollouts.name}"), key=_shard_number)
     receipt = read_receipt(merged.receipt)
     return Place(receipt.benchmark if receipt else merged.rollouts.stem, merged, tuple(map(RunArtifacts, found)))

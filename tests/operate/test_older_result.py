@@ -110,7 +110,8 @@ def test_a_comparison_says_so(merged: Project) -> None:
 def test_an_aggregate_is_made_of_the_shards_as_they_are(merged: Project, tmp_path: Path) -> None:
     open_again(merged)
 
-    done = merged.gym("aggregate", str(merged.run_dir), "-o", str(tmp_path / "new.jsonl"), "--allow-partial")
+    more = ("--allow-partial", "+max_attempts=3")
+    done = merged.gym("aggregate", str(merged.run_dir), "-o", str(tmp_path / "new.jsonl"), *more)
 
     assert done.returncode == 6, done.stderr
     coverage = json.loads((tmp_path / "new.partial_coverage.json").read_bytes())
