@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 #: Bytes gathered per call when a file is written in pieces; large enough that the call itself costs nothing.
-BLOCK = 8 << 20
+BLOCK = 1 << 20
 
 
 def write_all(descriptor: int, data: bytes) -> None:
