@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from orchestrate.cli.interrupt import Interrupts, code_of_interrupt, is_of_interrupt
+
 #: typing takes longer to import than --help may last; type checkers take this name for theirs.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,14 +49,17 @@ EVAL = {
 _NEMO_GYM = frozenset({"env", "dataset", "eval prepare", "eval profile"})
 
 
+INTERRUPTS = Interrupts()
+
+
 def main(argv: list[str] | None = None) -> int:
     """Entry point of ``gym`` and ``gym-eval``; returns the exit code."""
-    arguments = sys.argv[1:] if argv is None else argv
     try:
-        return _told(arguments)
+        with INTERRUPTS:
+            return _told(sys.argv[1:] if argv is None else argv)
     except KeyboardInterrupt:
         # While the program still started, or was about to end: there is nothing to tell.
-        return 130
+        return code_of_interrupt()
     except OSError as error:
         # What is printed without a command, help say, on an output that does not take it.
         return _end_without_output("gym", error)
@@ -97,6 +102,7 @@ def _eval(arguments: list[str]) -> int:
 
 
 def _run(name: str, arguments: list[str]) -> int:
+    INTERRUPTS.told = f"gym eval {name}: interrupted\n"
     from importlib import import_module
 
     from collector.errors import GymEvalError
@@ -117,9 +123,11 @@ def _run(name: str, arguments: list[str]) -> int:
     except EOFError:
         print(f"gym eval {name}: the input ended before every question was answered", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print(f"gym eval {name}: interrupted", file=sys.stderr)
-        return 130
+    except (KeyboardInterrupt, Exception) as error:
+        if not is_of_interrupt(error):
+            raise
+        print(INTERRUPTS.told, end="", file=sys.stderr)
+        return code_of_interrupt()
     return code
 
 
