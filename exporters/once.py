@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from collector.artifacts import RunArtifacts
@@ -42,8 +43,17 @@ def _under_lock(exporter: Exporter[RunExportConfig], ledger: Ledger) -> ExportRe
         exporter.supersede(ledger.superseded())
         ledger.start()
         found = _export_anew(exporter, ledger.artifacts)
+    else:
+        _clear_away(exporter)
     ledger.end(found)
     return found
+
+
+def _clear_away(exporter: Exporter[RunExportConfig]) -> None:
+    """Remove what an export left that was killed when all had arrived: the old folder, when it had the new one in its place."""
+    # It is in nobody's way, and what stands is whole: the next export that is made anew tells why it cannot be removed.
+    with suppress(OSError, GymEvalError):
+        exporter.sweep()
 
 
 def _export_anew(exporter: Exporter[RunExportConfig], artifacts: RunArtifacts) -> ExportResult:
