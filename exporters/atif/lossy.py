@@ -18,7 +18,7 @@ import orjson
 from collector import rows
 from exporters.atif.documents import Agent, Content, Document, FinalMetrics, Step
 from exporters.atif.items import EXTRA, Turn, as_content, joined, metrics_of, parts_of, type_of
-from exporters.atif.profile import TRAJECTORY, UNFIT, Context
+from exporters.atif.profile import TRAJECTORY, Context, checked
 from exporters.strict_rows import RowError
 
 NAME: Final = "response-to-atif-lossy-v1"
@@ -40,14 +40,7 @@ class LossyProfile:
     def convert(self, row: Mapping[str, Any], context: Context) -> Document:
         """The trajectory of ``row``. Raises RowError."""
         readable, replaced = readable_text(row)
-        try:
-            document = _document(readable, context, replaced)
-            document.check()
-        except RowError:
-            raise
-        except UNFIT as error:
-            raise RowError(f"not a valid trajectory ({error})") from error
-        return document
+        return checked(lambda: _document(readable, context, replaced))
 
 
 def readable_text(value: Any) -> tuple[Any, int]:

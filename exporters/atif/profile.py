@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Protocol
@@ -13,7 +13,7 @@ from exporters.strict_rows import RowError
 #: The row's own record of its conversation, written where model calls are observed.
 TRAJECTORY: Final = "ng_trajectory"
 #: What a value of another kind than the format has (a list for a role) ends a mapping with: that row is refused, and named.
-UNFIT: Final = (ValueError, TypeError, LookupError, AttributeError)
+_UNFIT: Final = (ValueError, TypeError, LookupError, AttributeError)
 
 
 class Choice(StrEnum):
@@ -51,6 +51,18 @@ class Profile(Protocol):
     def convert(self, row: Mapping[str, Any], context: Context) -> Document:
         """The trajectory of an accepted row. Raises RowError."""
         ...
+
+
+def checked(document: Callable[[], Document]) -> Document:
+    """What ``document`` makes of a row, as the format wants it. Raises RowError for whatever keeps it from that."""
+    try:
+        made = document()
+        made.check()
+    except RowError:
+        raise
+    except _UNFIT as error:
+        raise RowError(f"not a valid trajectory ({error})") from error
+    return made
 
 
 def choose(profiles: tuple[Profile, ...], row: Mapping[str, Any]) -> Profile:

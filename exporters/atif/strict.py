@@ -14,7 +14,7 @@ from collector import rows
 from collector.counted import agreeing, counted
 from exporters.atif.documents import Agent, Document, FinalMetrics, Observation, Step, StepMetrics
 from exporters.atif.lossy import readable_text
-from exporters.atif.profile import TRAJECTORY, UNFIT, Context
+from exporters.atif.profile import TRAJECTORY, Context, checked
 from exporters.atif.strict_items import EXTRA, Answer, content_of, kind_of, read_answer
 from exporters.atif.trajectory import Trajectory, call_of, check_call, read_trajectory
 from exporters.strict_rows import RowError
@@ -37,14 +37,7 @@ class StrictProfile:
         """The trajectory of ``row``. Raises RowError."""
         if readable_text(row)[1]:
             raise RowError("a text has an unpaired surrogate, which is no Unicode")
-        try:
-            document = _document(read_trajectory(row.get(TRAJECTORY), row), row, context)
-            document.check()
-        except RowError:
-            raise
-        except UNFIT as error:
-            raise RowError(f"not a valid trajectory ({error})") from error
-        return document
+        return checked(lambda: _document(read_trajectory(row.get(TRAJECTORY), row), row, context))
 
 
 def _document(trajectory: Trajectory, row: Mapping[str, Any], context: Context) -> Document:
