@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from collector import jsonl, rows
+from collector import jsonl, row_lines, rows
 from collector.artifacts import RunArtifacts
 from collector.codes import RESULT_CODES
 from collector.errors import CorruptArtifactError
@@ -96,7 +96,7 @@ def migrated_line(line: bytes, *, rollout_id: str, run_id: str, session: int, at
     # The journal numbers attempts; what an imported row says of itself is another program's count.
     kept = {key: value for key, value in row.items() if key not in {rows.REUSE, rows.ATTEMPT_INDEX}}
     kept[rows.MIGRATED] = True
-    return rows.failure_line(
+    return row_lines.failure_line(
         jsonl.dumps(kept), kept, failure, rollout_id=rollout_id, run_id=run_id, session=session, attempt=attempt
     )
 

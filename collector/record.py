@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from collector import rows
+from collector import row_lines
 from collector.events import Failed, OmittedEvent, Success
 from collector.outcomes import Completed, Delivery, Failure, FailureClass, FailureKind, Omitted, Stage
 
@@ -39,7 +39,7 @@ def record(attempt: Attempt, outcome: Completed | Failure | Omitted, elapsed_s: 
     if isinstance(outcome, Failure):
         return _any_failure(attempt, outcome, elapsed_s)
     try:
-        line = rows.result_line(
+        line = row_lines.result_line(
             attempt.source, attempt.row, outcome, run_id=attempt.run_id, session=attempt.session, attempt=attempt.number
         )
     except (ValueError, TypeError) as error:
@@ -60,7 +60,7 @@ def _any_failure(attempt: Attempt, failure: Failure, elapsed_s: float) -> Record
 
 
 def _failure(attempt: Attempt, failure: Failure, elapsed_s: float) -> Record:
-    line = rows.failure_line(
+    line = row_lines.failure_line(
         attempt.source,
         attempt.row,
         failure,

@@ -1,7 +1,6 @@
-"""The one place where ``_ng_*`` keys are written and read: result rows, failure rows, and their identity stamps.
+"""The names of ``_ng_*`` keys, and what is read of rows by them: identity stamps, scores, failure records.
 
-A result row is the materialized input row, the answer, the verdict and the stamps. Input bytes are spliced in as they
-stand, so that nothing a user wrote changes on its way through; only keys that belong to the result are never the input's.
+``row_lines`` writes such rows.
 """
 
 from __future__ import annotations
@@ -12,9 +11,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 import msgspec
 
 from collector import jsonl
-from collector.failure_record import FailureRecord, record_of
-from collector.outcome_checks import RESULT_KEYS
-from collector.outcomes import BODY_LIMIT, Completed, Failure, FailureClass, ServedBy
+from collector.failure_record import FailureRecord
 
 TASK_INDEX: Final = "_ng_task_index"
 ROLLOUT_INDEX: Final = "_ng_rollout_index"
@@ -172,62 +169,6 @@ def inventory_line(row: Mapping[str, Any], task: int, repeat: int) -> bytes:
     return jsonl.dumps({**row, TASK_INDEX: task, ROLLOUT_INDEX: repeat}) + b"\n"
 
 
-def result_line(source: bytes, row: Mapping[str, Any], done: Completed, *, run_id: str, session: int, attempt: int) -> bytes:
-    """The main-file row of a completed attempt. ``source`` is the inventory line that ``row`` was parsed from."""
-    verdict = done.verdict
-    added: dict[str, Any] = dict(verdict.extra)
-    if done.answer.response:
-        added["response"] = done.answer.response
-    if verdict.reward is not None:
-        added["reward"] = verdict.reward
-    elif not verdict.masked:
-        added["execute_only"] = True
-    added["mask_sample"] = verdict.masked
-    if verdict.kind is not None or verdict.reason is not None:
-        added["failure_kind"] = verdict.kind
-        added["failure_reason"] = verdict.reason
-    stamped = {**added, **_stamps(run_id, session, attempt), **_server_stamps(done.served_by)}
-    if done.row_keys is not None:
-        return jsonl.dumps({**{key: row[key] for key in row if key in done.row_keys}, **stamped}) + b"\n"
-    return _splice(source, row, stamped)
-
-
-def failure_line(
-    source: bytes,
-    row: Mapping[str, Any],
-    failure: Failure,
-    *,
-    rollout_id: str,
-    run_id: str,
-    session: int,
-    attempt: int,
-) -> bytes:
-    """The sidecar row of a failed attempt: the task's own fields, the record, and NeMo Gym's aliases beside it."""
-    record = record_of(failure, rollout_id=rollout_id, attempt=attempt, run_id=run_id)
-    added: dict[str, Any] = {
-        **failure.extra,
-        **{FAILURE_PREFIX + name: value for name, value in failure.evidence.items()},
-        FAILURE_CLASS: failure.failure_class,
-        "_ng_failure_terminal": failure.terminal,
-        "_ng_failure_type": failure.exception_type,
-        "_ng_failure_message": failure.reason,
-        "_ng_failure_http_status": failure.http_status,
-        "_ng_failure_response_body": _cut(failure.response_body),
-        "failure_kind": failure.kind,
-        "failure_reason": failure.reason,
-        FAILURE_RECORD: msgspec.to_builtins(record),
-    }
-    if failure.stage is not None:
-        added["_ng_failure_stage"] = failure.stage.value
-    if failure.response is not None:
-        added["response"] = failure.response
-    if failure.failure_class == FailureClass.JUDGE_FAILED:
-        added.setdefault("_ng_failure_judge_error", failure.reason)
-    if failure.reuse_deliverable:
-        added[REUSE] = True
-    return _splice(source, row, {**added, **_stamps(run_id, session, attempt), **_server_stamps(failure.served_by)})
-
-
 def parse_failure(line: bytes) -> tuple[RowStamp, FailureRecord]:
     """Identity and record of the sidecar row in ``line``. Raises ValueError when the two do not agree."""
     stamp = parse_stamp(line)
@@ -249,32 +190,3 @@ class _FailureRow(msgspec.Struct, frozen=True):
 
 
 _failure_decoder = msgspec.json.Decoder(_FailureRow)
-
-
-def _stamps(run_id: str, session: int, attempt: int) -> dict[str, Any]:
-    stamps: dict[str, Any] = {RUN_ID: run_id, SESSION: session}
-    # Attempt 0 stays unstamped, as NeMo Gym writes it.
-    if attempt:
-        stamps[ATTEMPT_INDEX] = attempt
-    return stamps
-
-
-def _server_stamps(served_by: ServedBy | None) -> dict[str, Any]:
-    if served_by is None:
-        return {}
-    stamps: dict[str, Any] = {ENVIRONMENT_SERVER: served_by.server, RESULT_TYPE: served_by.result_type}
-    return stamps if served_by.task_id is None else {**stamps, TASK_ID: served_by.task_id}
-
-
-def _splice(source: bytes, row: Mapping[str, Any], added: dict[str, Any]) -> bytes:
-    if added.keys().isdisjoint(row) and RESULT_KEYS.isdisjoint(row):
-        return source.rstrip()[:-1] + b"," + jsonl.dumps(added)[1:] + b"\n"
-    # A dataset's own `reward` would read as a score of an attempt that has none.
-    kept = {key: value for key, value in row.items() if key not in RESULT_KEYS}
-    return jsonl.dumps({**kept, **added}) + b"\n"
-
-
-def _cut(body: str | None) -> str | None:
-    if body is None or len(body) <= BODY_LIMIT:
-        return body
-    return body[:BODY_LIMIT] + "…"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector import jsonl, rows
+from collector import jsonl, row_lines, rows
 from collector.agents.chat_reply import answer_of
 from collector.agents.openai_responses import answer_in
 from collector.outcomes import Answer, Completed, Verdict
@@ -46,7 +46,7 @@ def check(answer_from: Callable[[Any], Answer], reply: Any) -> None:
     except ValueError:
         return
     done = Completed(answer=answer, verdict=Verdict(reward=1.0))
-    line = rows.result_line(jsonl.dumps(ROW), ROW, done, run_id="r", session=1, attempt=0)
+    line = row_lines.result_line(jsonl.dumps(ROW), ROW, done, run_id="r", session=1, attempt=0)
     assert rows.parse_verdict(line).reward == 1.0
 
 
@@ -73,7 +73,7 @@ def test_both_words_for_the_token_limit_are_known_when_a_row_is_read_again(reaso
     answer = answer_in({"output": [], "status": "incomplete", "incomplete_details": {"reason": reason}})
     done = Completed(answer=answer, verdict=Verdict(reward=0.0))
 
-    line = rows.result_line(jsonl.dumps(ROW), ROW, done, run_id="r", session=1, attempt=0)
+    line = row_lines.result_line(jsonl.dumps(ROW), ROW, done, run_id="r", session=1, attempt=0)
 
     assert answer.truncated
     assert rows.parse_verdict(line).is_truncated

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from collector import rows as codec
+from collector import row_lines
 from collector.errors import CorruptArtifactError, RefusedError
 from collector.outcomes import Failure
 from tests.outcomes.bench import Bench, row
@@ -127,7 +127,7 @@ def test_n25_row_and_record_are_written_from_one_value(terminal: bool) -> None:
     failure = Failure(failure_class="agent_run_error", reason="no", terminal=terminal)
     source = orjson.dumps(row(1)) + b"\n"
 
-    line = codec.failure_line(source, row(1), failure, rollout_id="1-0", run_id="r", session=0, attempt=0)
+    line = row_lines.failure_line(source, row(1), failure, rollout_id="1-0", run_id="r", session=0, attempt=0)
 
     saved = orjson.loads(line)
     assert saved["_ng_failure_terminal"] is saved["_ng_failure_record"]["failure"]["terminal"] is terminal
