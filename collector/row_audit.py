@@ -18,10 +18,10 @@ from collector.codes import RESULT_CODES
 from collector.counted import agreeing, counted
 from collector.errors import CorruptArtifactError
 from collector.events import Failed, Lost, Migrated, Success
-from collector.failure_record import FailureRecord
 from collector.history import History
 from collector.invalid_judge import is_flagged, migrated_event, migrated_line, read_result
 from collector.inventory import line_blocks
+from collector.recovered import failed_event, success_event
 from collector.rollout_table import HistoryError
 from collector.row_ranges import RowRanges
 from collector.rows import RowStamp
@@ -200,48 +200,6 @@ class RowAudit:
 
     def _corrupt(self, offset: int, what: str) -> CorruptArtifactError:
         return CorruptArtifactError(self._path, _line_number(self._path, offset), f"{what}.")
-
-
-def success_event(stamp: RowStamp, offset: int, line: bytes, run_id: str) -> Success:
-    """The event that a main-file row should have had. Raises ValueError when the row is no result."""
-    if stamp.failure_class is not None:
-        raise ValueError("a failed attempt in the file of results")
-    saved = rows.parse_verdict(line)
-    return Success(
-        run_id=run_id,
-        session=-1,
-        seq=-1,
-        at="",
-        rollout_id=stamp.rollout_id,
-        attempt_index=stamp.attempt,
-        offset=offset,
-        length=len(line),
-        checksum=zlib.crc32(line),
-        reward=saved.reward,
-        masked=saved.mask_sample,
-        truncated=saved.is_truncated,
-        recovered=True,
-    )
-
-
-def failed_event(record: FailureRecord, stamp: RowStamp, offset: int, line: bytes, run_id: str) -> Failed:
-    """The event that a sidecar row should have had."""
-    return Failed(
-        run_id=run_id,
-        session=-1,
-        seq=-1,
-        at="",
-        rollout_id=stamp.rollout_id,
-        attempt_index=stamp.attempt,
-        offset=offset,
-        length=len(line),
-        checksum=zlib.crc32(line),
-        failure_class=stamp.failure_class or record.failure.failure_kind or "agent_request_failed",
-        kind=record.failure.failure_kind,
-        terminal=record.failure.terminal,
-        reason=record.failure.failure_reason,
-        recovered=True,
-    )
 
 
 def may_begin(tail: bytes, head: bytes) -> bool:

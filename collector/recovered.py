@@ -1,0 +1,52 @@
+"""The events that rows should have had: a crash came between a row and its event, and the row says all of it."""
+
+from __future__ import annotations
+
+import zlib
+
+from collector import rows
+from collector.events import Failed, Success
+from collector.failure_record import FailureRecord
+from collector.rows import RowStamp
+
+
+def success_event(stamp: RowStamp, offset: int, line: bytes, run_id: str) -> Success:
+    """The event that a main-file row should have had. Raises ValueError when the row is no result."""
+    if stamp.failure_class is not None:
+        raise ValueError("a failed attempt in the file of results")
+    saved = rows.parse_verdict(line)
+    return Success(
+        run_id=run_id,
+        session=-1,
+        seq=-1,
+        at="",
+        rollout_id=stamp.rollout_id,
+        attempt_index=stamp.attempt,
+        offset=offset,
+        length=len(line),
+        checksum=zlib.crc32(line),
+        reward=saved.reward,
+        masked=saved.mask_sample,
+        truncated=saved.is_truncated,
+        recovered=True,
+    )
+
+
+def failed_event(record: FailureRecord, stamp: RowStamp, offset: int, line: bytes, run_id: str) -> Failed:
+    """The event that a sidecar row should have had."""
+    return Failed(
+        run_id=run_id,
+        session=-1,
+        seq=-1,
+        at="",
+        rollout_id=stamp.rollout_id,
+        attempt_index=stamp.attempt,
+        offset=offset,
+        length=len(line),
+        checksum=zlib.crc32(line),
+        failure_class=stamp.failure_class or record.failure.failure_kind or "agent_request_failed",
+        kind=record.failure.failure_kind,
+        terminal=record.failure.terminal,
+        reason=record.failure.failure_reason,
+        recovered=True,
+    )
