@@ -10,27 +10,26 @@ import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from collector.artifacts import RunArtifacts
 from collector.codes import Past
 from collector.coverage import Coverage
-from collector.errors import NoTasksError, RefusedError
+from collector.errors import NoTasksError
 from collector.manifest import Manifest
 from collector.outcomes import RolloutState
 from collector.retry import is_terminal, may_dispatch, state_under
 from collector.settings import RetrySettings
 from merge.coverage import reward_facts
-from merge.legacy_rows import FailureRow, InventoryRow, LegacyFile, Place, ResultRow, read_legacy_file
-from merge.select import SelectedRows, repeat_of, task_of
+from merge.legacy_agents import Agent, gather_agents
+from merge.legacy_rows import Place, read_legacy_file
+from merge.select import SelectedRows, task_of
 from merge.shards import FileMark, ShardView
 
 #: What stands where a run of this project has its own id.
 RUN: Final = "legacy"
-#: The agent of rows that name none.
-_UNNAMED: Final = "agent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +53,6 @@ class LegacyInputs:
     notes: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class _Agent:
-    results: dict[int, tuple[ResultRow, Place]] = field(default_factory=dict[int, tuple[ResultRow, Place]])
-    failures: dict[int, list[FailureRow]] = field(default_factory=dict[int, list[FailureRow]])
-    questions: dict[int, bytes] = field(default_factory=dict[int, bytes])
-
-
 def read_legacy(runs: Sequence[RunArtifacts], retry: RetrySettings) -> LegacyInputs:
     """The files of ``runs`` as one set.
 
@@ -68,81 +60,16 @@ def read_legacy(runs: Sequence[RunArtifacts], retry: RetrySettings) -> LegacyInp
     """
     marks = {run.rollouts: _marks(run) for run in runs}
     files = [read_legacy_file(run.rollouts, run.failures, run.inventory) for run in runs]
-    names = _Names(files)
-    agents: dict[str, _Agent] = {}
-    for file in files:
-        _take(file, names, agents)
+    agents = gather_agents(files)
     if not agents:
         raise NoTasksError("there is not a single row.", "Nothing can be aggregated.", runs[0].rollouts)
     without = tuple(file.path for file in files if file.inventory is None)
-    for name, agent in agents.items():
-        _check_foreign(name, agent, is_known=not without)
     made = tuple(_made(name, agents[name], runs, marks, retry) for name in sorted(agents))
     return LegacyInputs(made, without, tuple(note for file in files for note in file.notes))
 
 
-class _Names:
-    """How rows are told apart: by agent, and by environment server where one agent stands behind several."""
-
-    def __init__(self, files: Sequence[LegacyFile]) -> None:
-        self._servers: dict[str, set[str]] = {}
-        self._of_file: dict[tuple[Path, str], set[str]] = {}
-        self._of_key: dict[tuple[Path, int], set[str]] = {}
-        for file in files:
-            for row in file.inventory or []:
-                self._of_key.setdefault((file.path, row.key), set()).add(row.agent or _UNNAMED)
-        for file in files:
-            for row in (*(row for row, _ in file.results), *file.failures):
-                if row.server is not None:
-                    agent = self._agent(file, row)
-                    self._servers.setdefault(agent, set()).add(row.server)
-                    self._of_file.setdefault((file.path, agent), set()).add(row.server)
-
-    def of(self, file: LegacyFile, row: ResultRow | FailureRow | InventoryRow) -> str:
-        """Under which name the row counts."""
-        agent = self._agent(file, row)
-        if len(self._servers.get(agent, ())) < 2:
-            return agent
-        own = None if isinstance(row, InventoryRow) else row.server
-        found = self._of_file.get((file.path, agent), set())
-        return own or (next(iter(found)) if len(found) == 1 else agent)
-
-    def _agent(self, file: LegacyFile, row: ResultRow | FailureRow | InventoryRow) -> str:
-        """The row's own agent, or the one that the inventory has for its rollout."""
-        planned = self._of_key.get((file.path, row.key), set())
-        return row.agent or (next(iter(planned)) if len(planned) == 1 else _UNNAMED)
-
-
-def _take(file: LegacyFile, names: _Names, agents: dict[str, _Agent]) -> None:
-    for row, place in file.results:
-        agent = agents.setdefault(names.of(file, row), _Agent())
-        earlier = agent.results.get(row.key)
-        if earlier is None:
-            agent.results[row.key] = (row, place)
-        elif earlier[1].read() != place.read():
-            where = f"{earlier[1].path}:{earlier[1].line}"
-            raise RefusedError(
-                f"another row of rollout {row.task}-{row.repeat} than {where}.",
-                "Nobody can tell which counts: remove one.",
-                f"{place.path}:{place.line}",
-            )
-    for failure in file.failures:
-        agent = agents.setdefault(names.of(file, failure), _Agent())
-        agent.failures.setdefault(failure.key, []).append(failure)
-    for row in file.inventory or []:
-        agents.setdefault(names.of(file, row), _Agent()).questions[row.key] = row.question
-
-
-def _check_foreign(name: str, agent: _Agent, *, is_known: bool) -> None:
-    foreign = sorted({*agent.results, *agent.failures} - set(agent.questions)) if is_known else []
-    if foreign:
-        where = agent.results[foreign[0]][1].path if foreign[0] in agent.results else name
-        rollout = f"{task_of(foreign[0])}-{repeat_of(foreign[0])}"
-        raise RefusedError(f"rollout {rollout} is in no inventory.", "The files are not of one run.", where)
-
-
 def _made(
-    name: str, agent: _Agent, runs: Sequence[RunArtifacts], marks: dict[Path, dict[Path, FileMark]], retry: RetrySettings
+    name: str, agent: Agent, runs: Sequence[RunArtifacts], marks: dict[Path, dict[Path, FileMark]], retry: RetrySettings
 ) -> LegacyAgent:
     every = array("q", sorted({*agent.questions, *agent.results, *agent.failures}))
     coverage = _coverage(name, agent, every, retry)
@@ -180,7 +107,7 @@ def _selected(places: Sequence[Place], keys: Sequence[int]) -> SelectedRows:
     )
 
 
-def _coverage(name: str, agent: _Agent, keys: Sequence[int], retry: RetrySettings) -> Coverage:
+def _coverage(name: str, agent: Agent, keys: Sequence[int], retry: RetrySettings) -> Coverage:
     states: Counter[RolloutState] = Counter()
     kinds: Counter[str] = Counter()
     terminally = unfinished = 0
@@ -209,7 +136,7 @@ def _coverage(name: str, agent: _Agent, keys: Sequence[int], retry: RetrySetting
     )
 
 
-def _past(agent: _Agent, key: int) -> Past:
+def _past(agent: Agent, key: int) -> Past:
     """A result settles a rollout whatever failed before; without any line it was never begun, as far as anybody knows."""
     failures = agent.failures.get(key, [])
     count = len(failures)
@@ -239,7 +166,7 @@ def _manifest(name: str, expected: int, source_digest: str) -> Manifest:
     )
 
 
-def _source_digest(agent: _Agent) -> str:
+def _source_digest(agent: Agent) -> str:
     """Over the questions of all tasks, from the inventories; empty without one."""
     if not agent.questions:
         return ""
