@@ -20,10 +20,11 @@ from collector.stop import StopReason
 from orchestrate.config.pools import placements_of
 from orchestrate.config.values import resolve_env, walltime_seconds
 from orchestrate.job_context import JobContext, enter_directory
+from orchestrate.job_ends import end_unfinished
 from orchestrate.job_stops import JobStops
 from orchestrate.job_tasks import end_all, error_of, unless_stopped
 from orchestrate.plan import SubmitPlan
-from orchestrate.requeue import disjoint, read_job_runs, requeue_job, why_not_again
+from orchestrate.requeue import disjoint, read_job_runs, why_not_again
 from orchestrate.rundir import RunDir, read_plan
 from orchestrate.services import ServiceGroup, group_of
 from orchestrate.shard_work import ShardWork
@@ -85,7 +86,7 @@ class Job:
                 where = self.shards[0].where
                 raise IncompleteError("was told to stop while it waited for a free slot.", where=where)
             await self._fill()
-            await self._end_unfinished()
+            await end_unfinished(self.shards, self._left(), self.stops, self.context)
         tails: dict[str, TailResult] = {}
         for shard in self.shards:
             shard.finish(tails)
@@ -188,39 +189,6 @@ class Job:
     async def _work_off(self, waiting: list[ShardWork], services: ServiceGroup) -> None:
         while waiting and not self.stops.is_asked:
             await waiting.pop(0).collect(services, self.stops)
-
-    async def _end_unfinished(self) -> None:
-        """Say why shards are unfinished, and go back to the queue when the time is over and one of them may go on."""
-        left = self._left()
-        if not left:
-            return
-        if self.stops.reason is not StopReason.TIME_LIMIT or not self.context.on_slurm:
-            for shard in left:
-                # Slurm requeues what it preempted by itself, and says nothing of it to the job.
-                fix = "A preempted job comes back by itself; after anything else, run the submit command again."
-                shard.leave_unfinished(f" ({self.stops.reason or 'stopped'}).", fix)
-            return
-        runs = disjoint([run for shard in self.shards for run in read_job_runs(shard.artifacts.journal)])
-        again: list[ShardWork] = []
-        for shard in left:
-            why = why_not_again(shard.requeue, runs, self.context.job_id, self.context.restarts + 1)
-            if why is None:
-                again.append(shard)
-            else:
-                shard.leave_unfinished(f", and the job may not run again: {why}.", "Run the submit command again.")
-        if again:
-            await self._requeue(again)
-
-    async def _requeue(self, shards: Sequence[ShardWork]) -> None:
-        for shard in shards:
-            shard.say(f"{shard.left_in_words}; the time is over, going back to the queue (requeue {self.context.restarts + 1})")
-        # Slurm ends this process when it requeues the job; nothing of ours runs any more by then.
-        is_requeued = await asyncio.to_thread(requeue_job, self.context.job_id)
-        for shard in shards:
-            if is_requeued:
-                shard.leave_unfinished(".", "The job was requeued.")
-            else:
-                shard.leave_unfinished(", and Slurm did not requeue the job.", "Run the submit command again.")
 
     def _listen(self) -> None:
         # After submitit's own handlers, which would ignore SIGTERM and take SIGUSR2 for a reason to pickle.
