@@ -158,7 +158,7 @@ def probe(directory: Path) -> LockBackend:
 
 def mount_of(path: Path) -> tuple[str, frozenset[str]]:
     """File system type and mount options of ``path``, from the kernel's table; ``("unknown", {})`` where there is none."""
-    real = str(path.resolve())
+    real = str(durable.real_path(path))
     best, found = "", ("unknown", frozenset[str]())
     with suppress(OSError):
         for line in Path("/proc/self/mountinfo").read_text().splitlines():

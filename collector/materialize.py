@@ -198,6 +198,8 @@ def _said_copies(path: Path, limit: int | None) -> Copies:
 
 
 def _dataset_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise DatasetError("the dataset is no regular file, and it is read more than once.", "Copy it into one.", path)
     try:
         yield from jsonl.read_lines(path)
     except FileNotFoundError as error:

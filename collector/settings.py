@@ -123,6 +123,8 @@ def _refuse_empty(value: Any) -> Any:
     if value == "":
         # pathlib makes the current directory of it.
         raise ValueError("must not be empty")
+    if isinstance(value, str) and "\0" in value:
+        raise ValueError("must not hold a NUL character, which no path can")
     return value
 
 

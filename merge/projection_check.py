@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.counted import counted
 from collector.errors import CorruptArtifactError, GymEvalError
@@ -129,7 +130,7 @@ def _read_again(inputs: Sequence[RunArtifacts]) -> list[ShardView]:
 
 
 def _relative(path: Path, merged: RunArtifacts) -> str:
-    base = merged.rollouts.absolute().parent.resolve()
-    whole = path.absolute().resolve()
+    base = durable.real_path(merged.rollouts.parent)
+    whole = durable.real_path(path)
     # A run's directory can be moved or mounted elsewhere as a whole; its receipt then still finds the shards.
     return os.path.relpath(whole, base) if whole.is_relative_to(base) else str(whole)

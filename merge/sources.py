@@ -6,13 +6,14 @@ Reads manifests only. Everything that makes inputs unfit is found here, before a
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from collector.artifacts import RunArtifacts
 from collector.durable import FileId
-from collector.errors import NotFoundError, RefusedError
+from collector.errors import NotFoundError, RefusedError, RequestError
 from collector.manifest import Manifest, read_manifest
 from merge.identity import Inputs, bind_inputs
 
@@ -35,7 +36,7 @@ def resolve_sources(inputs: Sequence[str | Path], *, allow_partial: bool = False
 
 
 def find_runs(inputs: Sequence[str | Path]) -> list[RunArtifacts]:
-    """The runs that ``inputs`` name, each once, with or without a manifest. Raises NotFoundError or RefusedError.
+    """The runs that ``inputs`` name, each once, with or without a manifest. Raises NotFoundError, RequestError or RefusedError.
 
     An input is a rollouts path, a glob, or the directory of a shard, of the only run in it, of a benchmark, or of a submitted
     run with one benchmark.
@@ -75,6 +76,8 @@ def _expand(item: str) -> list[Path]:
         return _in_directory(path)
     if path.exists():
         _refuse_companion(path)
+        if not path.is_file():
+            raise RequestError("the input is no regular file, and it is read more than once.", "Copy it into one.", path)
         return [path]
     if _GLOB_SIGNS.isdisjoint(item):
         raise NotFoundError("there is no such input.", "Check the path.", path)
@@ -153,7 +156,7 @@ def _distinct(paths: Iterable[Path]) -> list[Path]:
     names: dict[FileId, list[Path]] = {}
     for path in paths:
         try:
-            original = path.resolve(strict=True)
+            original = Path(os.path.realpath(path, strict=True))
         except OSError as error:
             raise NotFoundError("the input is a link to nothing.", "Check the path.", path) from error
         names.setdefault(FileId.of(original.stat()), []).append(original)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-from collector import jsonl
+from collector import durable, jsonl
 from collector.artifacts import RunArtifacts
 from collector.durable import FileId
 from collector.errors import GymEvalError, RefusedError
@@ -26,7 +26,7 @@ _BYTES: Final = 8 << 20
 def check_target(target: Path, sources: Sequence[RunArtifacts]) -> None:
     """Raise RefusedError unless writing ``target`` leaves every input, and every other run, as it is. Reads only."""
     _check_kind(target)
-    resolved = target.resolve()
+    resolved = durable.real_path(target)
     for place in dict.fromkeys((target, resolved)):
         _refuse_companions(place)
     for source in sources:
@@ -41,7 +41,7 @@ def check_replaced(target: Path, sources: Sequence[RunArtifacts]) -> None:
     its coverage tells whose it is. What has neither may be what a crash left, and is replaced unless it holds what is to be
     answered.
     """
-    for place in dict.fromkeys((target, target.resolve())):
+    for place in dict.fromkeys((target, durable.real_path(target))):
         told = _told_beside(RunArtifacts(place))
         if told is not None and not _is_earlier(told, RunArtifacts(place), sources):
             whose = f"run {told.get('run_id')}, benchmark {told.get('benchmark')}"
@@ -114,14 +114,14 @@ def _written_beside(target: Path) -> Iterable[Path]:
 
 
 def _is_same(resolved: Path, path: Path) -> bool:
-    if str(resolved).casefold() == str(path.resolve()).casefold():
+    if str(resolved).casefold() == str(durable.real_path(path)).casefold():
         return True
     # A hard link has a path of its own; on a file system without case, so has another spelling.
     return resolved.exists() and path.exists() and FileId.of(resolved.stat()) == FileId.of(path.stat())
 
 
 def _refuse_shard_directory(target: Path, resolved: Path, sources: Sequence[RunArtifacts]) -> None:
-    places = {source.rollouts.resolve().parent for source in sources if _is_shard(source.manifest)}
+    places = {durable.real_path(source.rollouts).parent for source in sources if _is_shard(source.manifest)}
     inside = places & set(resolved.parents)
     if inside or any(_is_shard(path) for path in resolved.parent.glob("*_manifest.json")):
         raise RefusedError("the target is inside the directory of a shard.", _ELSEWHERE, target)
@@ -168,8 +168,8 @@ def _is_earlier(told: dict[str, Any], merged: RunArtifacts, sources: Sequence[Ru
     inputs = told.get("inputs")
     records = cast("list[Any]", inputs) if isinstance(inputs, list) else []
     base = merged.rollouts.absolute().parent
-    places = {(base / str(record.get("path"))).resolve() for record in records if isinstance(record, dict)}
-    return not places.isdisjoint(source.rollouts.resolve() for source in sources)
+    places = {durable.real_path(base / str(record.get("path"))) for record in records if isinstance(record, dict)}
+    return not places.isdisjoint(durable.real_path(source.rollouts) for source in sources)
 
 
 def _unanswered_line(target: Path) -> int | None:

@@ -53,10 +53,12 @@ def compose_data(data: dict[str, Any], overrides: Sequence[str], *, folder: Path
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in ``path``. Raises NotFoundError without a file, StorageError, or ConfigError for no mapping."""
     try:
-        if path.stat().st_size > _SIZE_LIMIT:
+        with path.open("rb") as file:
+            found = file.read(_SIZE_LIMIT + 1)
+        if len(found) > _SIZE_LIMIT:
             raise ConfigError(f"the file is larger than {_SIZE_LIMIT >> 20} MiB.", "Name the submit YAML.", path)
         # utf-8-sig: editors on Windows put a byte order mark in front.
-        text = path.read_bytes().decode("utf-8-sig")
+        text = found.decode("utf-8-sig")
         data = yaml.load(text, _strict_loader())  # noqa: S506 - OmegaConf's loader constructs plain data only
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFoundError("there is no such file.", "Check the path of the YAML file.", path) from error

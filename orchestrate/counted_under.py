@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.errors import RefusedError
 from collector.recorded_retry import recorded_retry
@@ -24,7 +25,7 @@ def retry_of(runs: Sequence[RunArtifacts]) -> RetrySettings:
     except RefusedError:
         # A plan with literal values of variables is its owner's alone.
         return recorded_retry(runs)
-    place = runs[0].rollouts.absolute().resolve()
+    place = durable.real_path(runs[0].rollouts)
     for benchmark in plan.benchmarks:
         if place.is_relative_to(run.benchmark(benchmark)):
             return settings_of(plan.config, benchmark.name, output=run.merged(benchmark).rollouts).retry

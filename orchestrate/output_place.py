@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from collector import durable
 from collector.errors import RefusedError, StorageError
 
 #: As in RunDir, which brings the whole configuration: other programs write a plan.json, and not this beside it.
@@ -37,7 +38,7 @@ def check_place(output: Path) -> None:
 
 def run_around(output: Path) -> Path | None:
     """The directory of the submitted run in which ``output`` would lie, links followed; None outside every run."""
-    above = output.absolute().resolve().parents
+    above = durable.real_path(output).parents
     return next((root for root in above if all((root / name).exists() for name in _OF_A_RUN)), None)
 
 
@@ -55,10 +56,10 @@ def check_own_run(target: Path, inputs: Iterable[Path]) -> None:
     root = run_around(target)
     if root is None:
         return
-    place = target.absolute().resolve()
+    place = durable.real_path(target)
     is_of_benchmark = place.parent.parent == root and place.name in {"rollouts.jsonl", "rollouts.partial.jsonl"}
     owner = place.parent if is_of_benchmark else root
-    if not all(path.absolute().resolve().is_relative_to(owner) for path in inputs):
+    if not all(durable.real_path(path).is_relative_to(owner) for path in inputs):
         whose = f"{root.name}/{owner.name}" if is_of_benchmark else root.name
         raise RefusedError(f"the target is inside the submitted run {whose}, and an input is not.", _ELSEWHERE, target)
     if not is_of_benchmark and place.exists() and not place.with_name(f"{place.stem}_merge.json").exists():

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import yaml
 
-from collector import jsonl
+from collector import durable, jsonl
 from collector.artifacts import RunArtifacts
 from collector.collect import CollectResult, Progress
 from collector.counted import agreeing, counted
@@ -122,7 +122,7 @@ async def append_here(
     Raises NoTasksError when no shard had anything to judge and nobody asked to stop before all were looked at.
     """
     output = wanted.output_jsonl_fpath
-    if output is not None and [output.resolve()] != [run.rollouts.resolve() for run in source.runs]:
+    if output is not None and [durable.real_path(output)] != [durable.real_path(run.rollouts) for run in source.runs]:
         what = f"output_jsonl_fpath: append records into the run that is graded, and this is another file: {output}."
         raise ConfigError(what, "Leave --output out, or --append.")
     stop = _listen()

@@ -145,7 +145,15 @@ def _temporaries_of(target: Path) -> list[Path]:
 
 def target_of(path: Path) -> Path:
     """The file that ``path`` means: a symbolic link stands for what it leads to."""
-    return path.resolve() if path.is_symlink() else path
+    return real_path(path) if path.is_symlink() else path
+
+
+def real_path(path: Path) -> Path:
+    """``path`` as absolute, links followed as far as they lead. Of a loop of links the path stays: who opens it is told.
+
+    ``Path.resolve`` raises RuntimeError there until Python 3.12, in the middle of whatever is done.
+    """
+    return Path(os.path.realpath(path))
 
 
 def temporary_name(target: Path) -> Path:

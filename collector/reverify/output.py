@@ -29,9 +29,9 @@ def check_output(
     path = target.rollouts
     if path.suffix != ".jsonl" or path.is_dir():
         raise ConfigError(f"output_jsonl_fpath: {path} is not the name of a .jsonl file.")
-    mine = {file.resolve() for file in files_of(target)}
+    mine = {durable.real_path(file) for file in files_of(target)}
     for source in sources:
-        taken = sorted(file.name for file in files_of(source) if file.resolve() in mine)
+        taken = sorted(file.name for file in files_of(source) if durable.real_path(file) in mine)
         if taken:
             cure = "Name another output; to judge failed judgements again in the run itself, use --judge-failed-only --append."
             raise RefusedError(f"the output would replace files of the run that is graded: {', '.join(taken)}.", cure, path)

@@ -74,7 +74,7 @@ def _place(text: str, benchmark: str | None) -> Path:
 
     path = Path(text)
     # Metrics may stand without their rows.
-    if path.name.endswith("_aggregate_metrics.json") or RunArtifacts(path).aggregate.is_file():
+    if path.name.endswith("_aggregate_metrics.json") or (path.name and RunArtifacts(path).aggregate.is_file()):
         return path
     found = named(text)
     if found.run is None and found.rollouts is None:

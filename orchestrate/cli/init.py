@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
     from orchestrate.operate.starter import starter_yaml
 
     file: Path = args.file
-    if file.exists() and not args.force:
+    if (file.exists() or file.is_symlink()) and not args.force:
         raise RefusedError("it exists already.", "Choose another name, or --force to replace it.", file)
     answers = _answers(parser, args)
     text = starter_yaml(answers)

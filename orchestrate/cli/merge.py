@@ -58,6 +58,8 @@ def _check(path: Path, *, as_json: bool) -> int:
     from collector.errors import NotFoundError, RefusedError
     from merge.projection_check import ProjectionState, check_projection
 
+    if not path.name:
+        raise NotFoundError("a directory is no merged file.", "Name the rollouts file in it.", path)
     found = check_projection(RunArtifacts(path), reads_rows=True)
     if as_json:
         import json

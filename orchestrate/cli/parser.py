@@ -7,7 +7,7 @@ import difflib
 import re
 import sys
 from collections.abc import Mapping
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 #: argparse's prefix of an error about one argument, ``argument -i/--input: ...``, and its words for a wrong type.
 _ABOUT: Final = re.compile(r"argument (?P<names>\S+): (?P<what>.*)", re.DOTALL)
@@ -26,6 +26,13 @@ class CommandParser(argparse.ArgumentParser):
     ) -> None:
         super().__init__(prog=prog, description=description, epilog=epilog, allow_abbrev=False)
         self._elsewhere = elsewhere or {}
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - overloads
+        """The same as argparse's, but that a word which is no UTF-8 is refused: no file and no output takes it."""
+        for word in sys.argv[1:] if args is None else args:
+            if not word.isascii() and any("\ud800" <= sign <= "\udfff" for sign in word):
+                self.error(f"{word!a} is no UTF-8")
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         """End with exit code 2 and one line."""
