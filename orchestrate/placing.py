@@ -44,16 +44,26 @@ async def find_site(where: str, placement: Placement, port: int | None, environ:
     # The address by which Slurm itself reaches the node: a node's own idea of its name may be a loopback address.
     address = next((fact.partition("=")[2] for fact in facts if fact.startswith("NodeAddr=")), node)
     step = step_on(node, placement.group)
-    return Site(address, port or await _free_port(where, step, environ), step)
+    return Site(address, await _port_there(where, step, port, environ), step)
 
 
-async def _free_port(where: str, step: tuple[str, ...], environ: Mapping[str, str]) -> int:
-    said = await _said(where, [*step, sys.executable, "-I", ports.__file__], environ)
+async def _port_there(where: str, step: tuple[str, ...], port: int | None, environ: Mapping[str, str]) -> int:
+    """A port that is free there, ``port`` if it is given. Raises ServiceError when something listens on that one."""
+    asked = [] if port is None else [str(port)]
+    said = await _said(where, [*step, sys.executable, "-I", ports.__file__, *asked], environ)
     # A site's task prolog may write to the same output, before the program does.
     last = said.split()[-1:]
     if not last or not last[0].isdecimal():
         raise ServiceError(f"srun gave no free port, but {said[-80:]!r}.", "Try again.", where)
+    if port is not None and last[0] == "0":
+        raise taken(where, port)
     return int(last[0])
+
+
+def taken(where: str, port: int) -> ServiceError:
+    """What to say of a service whose own port has another server: whatever answers there would be measured in its place."""
+    what = f"something listens on its port {port} already, and would be measured in its place."
+    return ServiceError(what, "Leave port out, so that each job chooses a free one, or end what listens there.", where)
 
 
 def step_on(node: str, group: int | None) -> tuple[str, ...]:

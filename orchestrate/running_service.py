@@ -18,8 +18,8 @@ from orchestrate.config.services import CommandService, VllmService
 from orchestrate.config.values import resolve_env
 from orchestrate.endpoint import Endpoint, Probe
 from orchestrate.job_tasks import end_all
-from orchestrate.placing import ANY_ADDRESS, Site, find_site
-from orchestrate.ports import free_port, is_taken
+from orchestrate.placing import ANY_ADDRESS, Site, find_site, taken
+from orchestrate.ports import free_port, is_listened_on, is_taken
 from orchestrate.service_command import command_of, model_name
 
 HOST: Final = "127.0.0.1"
@@ -69,11 +69,13 @@ class RunningService:
         return Endpoint(f"http://{self.address}:{self.port}/v1", model_name(self.service))
 
     async def __aenter__(self) -> Self:
-        """Start the process; it is not ready yet."""
+        """Start the process; it is not ready yet. Raises ServiceError when that cannot be, or another server has its port."""
+        where = f"service {self.name}"
         if self._placement is not None:
-            where = f"service {self.name}"
             self._site = await find_site(where, self._placement, self.service.port, self._environ)
             self.address, self.port = self._site.address, self._site.port
+        elif self.service.port is not None and is_listened_on(self.port):
+            raise taken(where, self.port)
         output = durable.open_log(self.log)
         try:
             self._process = subprocess.Popen(  # noqa: ASYNC220 - returns within milliseconds, before anything else runs
@@ -88,7 +90,6 @@ class RunningService:
                 start_new_session=True,
             )
         except OSError as error:
-            where = f"service {self.name}"
             raise ServiceError(f"cannot be started: {error.strerror}.", "Check its command and cwd.", where) from error
         finally:
             os.close(output)

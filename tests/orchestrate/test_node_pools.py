@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -198,6 +199,18 @@ def test_a_step_without_a_port_is_one_line(tmp_path: Path, monkeypatch: pytest.M
 
     with pytest.raises(ServiceError, match=r"services.policy: srun gave no free port, but 'welcome'"):
         asyncio.run(find_site("services.policy", Placement(None, 0), None, environ))
+
+
+def test_a_port_that_was_asked_for_is_looked_at_on_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The step runs here, behind the options of srun."""
+    environ = slurm_programs(tmp_path, 'while [ "${1#--}" != "$1" ]; do shift; done; exec "$@"')
+    monkeypatch.setenv("PATH", environ["PATH"])
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(ServiceError, match=f"services.policy: something listens on its port {port} already"):
+            asyncio.run(find_site("services.policy", Placement(None, 0), port, environ))
+
+    assert asyncio.run(find_site("services.policy", Placement(None, 0), port, environ)).port == port
 
 
 def test_a_job_that_is_told_to_stop_leaves_no_step_that_it_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from collector.errors import ConfigError, ServiceError
 from collector.settings import RunSettings
 from orchestrate.config.services import CommandService, ExternalService
 from orchestrate.endpoint import Endpoint
-from orchestrate.ports import free_port
+from orchestrate.ports import free_port, is_taken
 from orchestrate.readiness import ModelProbe
 from orchestrate.services import ServiceGroup, group_of
 from tests.orchestrate.project import SERVER, Project
@@ -97,6 +97,29 @@ def test_a_service_whose_port_was_taken_may_have_another(
             asyncio.run(bring_up(services))
 
         assert services.restarts_allowed() == allowed
+
+
+def test_a_server_that_has_a_services_own_port_is_never_measured_in_its_place(
+    tmp_path: Path, model_server: ModelServer
+) -> None:
+    """The service takes its time to notice, and the other server answers to the same name at once."""
+    port = int(model_server.base_url.split(":")[2].split("/")[0])
+
+    with pytest.raises(ServiceError, match=f"service m: something listens on its port {port} already"):
+        asyncio.run(bring_up(group(tmp_path, "sleep 60", port=port)))
+
+
+def test_a_services_own_port_may_have_connections_that_were_closed(tmp_path: Path) -> None:
+    """As after a service that is started again: its port has nobody, and old connections for a minute."""
+    with socket.create_server(("127.0.0.1", 0)) as first:
+        port = first.getsockname()[1]
+        client = socket.create_connection(("127.0.0.1", port))
+        served, _ = first.accept()
+        served.close()
+        client.close()
+
+    assert is_taken(port)
+    assert asyncio.run(bring_up(group(tmp_path, server(tmp_path), port=port))).base_url == f"http://127.0.0.1:{port}/v1"
 
 
 def test_a_job_whose_services_port_was_taken_goes_on_with_another(tmp_path: Path) -> None:
