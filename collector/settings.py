@@ -79,8 +79,15 @@ def _refuse_bool(value: Any) -> Any:
     return value
 
 
-Count = Annotated[int, BeforeValidator(_refuse_bool), Field(ge=1)]
+#: Tasks have no larger numbers, and nobody has more processors, nodes or attempts.
+_MOST: Final = (1 << 31) - 1
+#: More repeats of one task would be prepared for hours before anybody is asked.
+_MOST_REPEATS: Final = 1_000_000
+Count = Annotated[int, BeforeValidator(_refuse_bool), Field(ge=1, le=_MOST)]
 Seconds = Annotated[float, BeforeValidator(_refuse_bool), Field(gt=0, allow_inf_nan=False)]
+
+
+_Repeat = Annotated[int, BeforeValidator(_refuse_bool), Field(ge=1, le=_MOST_REPEATS)]
 
 
 def _once(value: Any) -> Any:
@@ -93,7 +100,7 @@ def _kind_of_repeats(value: Any) -> str:
 
 #: A number, or one for each agent of NeMo Gym. Told apart by its form, so that an error is about that form alone.
 Repeats = Annotated[
-    Annotated[Count, Tag("number")] | Annotated[dict[str, Count], Tag("map")],
+    Annotated[_Repeat, Tag("number")] | Annotated[dict[str, _Repeat], Tag("map")],
     Discriminator(_kind_of_repeats),
     BeforeValidator(_once),
 ]

@@ -77,6 +77,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"a {type(data).__name__} at the top level.", "It needs the keys compute, driver and job.", path)
     if _node_count(data) > _NODE_LIMIT:
         raise ConfigError("an alias contains itself, or aliases multiply without end.", "Write the values out.", path)
+    if (text := _not_utf8(data)) is not None:
+        raise ConfigError(f"{text!a:.60} holds a lone surrogate, which is no UTF-8.", "Write another character.", path)
     return data
 
 
@@ -85,6 +87,20 @@ def _strict_loader() -> Any:
     from omegaconf._utils import get_yaml_loader  # noqa: PLC0415 - OmegaConf.load would hide the mark of an error
 
     return get_yaml_loader()
+
+
+def _not_utf8(data: Any) -> str | None:
+    """A text in ``data`` that no file can be written with; None when there is none."""
+    parts = [data]
+    # It grows while it is gone through.
+    for part in parts:
+        if isinstance(part, dict):
+            parts.extend([*part, *part.values()])
+        elif isinstance(part, list):
+            parts.extend(part)
+        elif isinstance(part, str) and not part.isascii() and any("\ud800" <= sign <= "\udfff" for sign in part):
+            return part
+    return None
 
 
 def _node_count(data: Any) -> int:

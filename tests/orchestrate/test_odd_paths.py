@@ -137,3 +137,20 @@ def test_a_word_that_is_no_utf_8_is_refused_by_itself(tmp_path: Path, command: s
 def test_a_path_with_a_nul_is_refused_under_its_key() -> None:
     with pytest.raises(ValidationError, match=r"input_jsonl_fpath\n.*must not hold a NUL"):
         RunSettings.model_validate({"input_jsonl_fpath": "a\0b", "output_jsonl_fpath": "o.jsonl"})
+
+
+@pytest.mark.parametrize("line", ['"\\ud800": 1', 'job: {name: "a\\udfff"}', 'job: {output_path: ["\\ud8ff"]}'])
+def test_a_text_that_is_no_utf_8_in_a_yaml_file_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    (tmp_path / "s.yaml").write_text(f"{line}\n")
+
+    assert main(["eval", "submit", str(tmp_path / "s.yaml"), "--dry-run"]) == 2
+    assert "holds a lone surrogate" in told(capsys)
+
+
+@pytest.mark.parametrize(("key", "value"), [("num_repeats", 10**6 + 1), ("limit", 10**20), ("num_samples_in_parallel", 2**31)])
+def test_a_count_that_nobody_could_reach_is_refused_under_its_key(key: str, value: int) -> None:
+    """So many repeats were prepared without end, and so high a limit was a traceback."""
+    with pytest.raises(ValidationError, match=rf"{key}[\s\S]*less than or equal to"):
+        RunSettings.model_validate({"input_jsonl_fpath": "a", "output_jsonl_fpath": "o.jsonl", key: value})
