@@ -7,8 +7,8 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from collector.counted import counted
 from orchestrate.cli.parser import CommandParser
-from orchestrate.counted import counted
 from orchestrate.run_words import SUBMITTED_WORDS
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import Any
 
 from collector import jsonl
 from collector.artifacts import RunArtifacts
+from collector.counted import counted
 from collector.coverage import Coverage, total
 from collector.errors import GymEvalError
 from collector.manifest import read_manifest
@@ -20,7 +21,6 @@ from collector.store import RolloutStore
 from merge.partial import is_current
 from merge.receipt import read_receipt
 from orchestrate.config.load import settings_of
-from orchestrate.counted import counted
 from orchestrate.counted_under import retry_of
 from orchestrate.health import runs_in
 from orchestrate.named import named

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from collector.counted import counted
 from collector.coverage import Coverage
 from collector.outcomes import RolloutState
 from merge.figures import mean_of
 from merge.health.checks import Verdict
-from orchestrate.counted import counted
 from orchestrate.report import charts
 from orchestrate.report.bins import Distribution, distribute, short
 from orchestrate.report.gather import BenchmarkFacts, RunFacts, ShardFacts, each_failure
@@ -74,7 +74,7 @@ def _section(facts: BenchmarkFacts, number: int) -> dict[str, Any]:
         "projection": plain(facts.projection, 300),
         "states": _states(facts.coverage),
         "tiles": [_tile(shard) for shard in _worst(facts.shards)] if len(facts.shards) > 1 else [],
-        "tiles_left_out": max(0, len(facts.shards) - MOST_TILES) if len(facts.shards) > 1 else 0,
+        "tiles_left_out": counted(left_out, "shard") if (left_out := len(facts.shards) - MOST_TILES) > 0 else "",
         "troubles": [(shard.index, plain(shard.trouble, 400)) for shard in facts.shards if shard.trouble],
         "timeline": timeline,
         "sessions": _sessions(facts),
