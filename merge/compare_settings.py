@@ -56,4 +56,7 @@ def changes_between(base: Mapping[str, Any] | None, candidate: Mapping[str, Any]
 
 def _short(value: Any) -> str:
     text = "nothing" if value is None else jsonl.dumps(value).decode(errors="replace")
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    if len(text) <= _SHOWN:
+        return text
+    # The end of a text, a list or a mapping stays: the table puts other words behind it.
+    return f"{text[: _SHOWN - 4]}...{text[-1]}"

@@ -86,6 +86,11 @@ def _known() -> list[RunDir]:
     return [RunDir(Path(entry.run_dir)) for entry in entries() if (Path(entry.run_dir) / "plan.json").exists()]
 
 
+def _size_text(size_bytes: int) -> str:
+    """In MB, and in kB what would be none of them."""
+    return f"{size_bytes / 1e6:,.1f} MB" if size_bytes >= 1e5 else f"{-(-size_bytes // 1000)} kB"
+
+
 def _as_text(removals: list[Removal], *, is_done: bool) -> str:
     if not any(removal.paths for removal in removals):
         return "Nothing to remove."
@@ -93,7 +98,7 @@ def _as_text(removals: list[Removal], *, is_done: bool) -> str:
     lines: list[str] = []
     for removal in removals:
         what = "the whole run" if removal.is_everything else counted(len(removal.paths), "file")
-        lines.append(f"{removal.run.root}: {verb} {what}, {removal.size_bytes / 1e6:.1f} MB")
+        lines.append(f"{removal.run.root}: {verb} {what}, {_size_text(removal.size_bytes)}")
         if not is_done:
             lines += [f"  {path}" for path in removal.paths]
     return "\n".join(lines)

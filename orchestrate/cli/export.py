@@ -34,6 +34,11 @@ def main(argv: list[str]) -> int:
     parser = _parser()
     args = parser.parse_intermixed_args(argv)
     words = split_tokens(args.tokens)
+    if not args.tokens and args.rollouts is None:
+        from collector.errors import RequestError
+
+        ways = "gym eval export EXPORTER RUN (or --rollouts FILE), or RUN alone for what its configuration says"
+        raise RequestError("no run was named.", f"Write {ways}.")
     if words.exporter is None and words.run is not None and args.format is None:
         return _configured(parser, words, args)
     name = _checked_name(parser, words.exporter, args.format)
@@ -51,6 +56,8 @@ def _configured(parser: CommandParser, words: Words, args: argparse.Namespace) -
     from orchestrate.cli.export_missing import export_missing
     from orchestrate.named import named, run_and_benchmark
 
+    if words.overrides and words.overrides[0] in BUILTIN:
+        parser.error(f"the exporter comes first: gym eval export {words.overrides[0]} {words.run}")
     if words.overrides or any(getattr(args, flag) is not None for flag in (*_KEYS, "format")):
         parser.error("a run is exported as its configuration says: it takes no other setting unless an exporter is named first")
     if named(words.run or "").run is None:

@@ -37,7 +37,8 @@ def export_missing(run: RunDir, *, benchmark: str | None, as_json: bool) -> int:
                 older += [item.name] if item.export else []
             else:
                 results += _exports_of(run, item, digest)
-    print(_as_json(results) if as_json else _as_text(results), end="")
+    is_asked = any(item.export for item in plan.benchmarks if benchmark in (None, item.name))
+    print(_as_json(results) if as_json else _as_text(results, is_asked=is_asked), end="")
     if unmerged or older:
         yet = [f"not merged yet: {', '.join(unmerged)}"] if unmerged else []
         since = [f"not merged since its shards went on: {', '.join(older)}"] if older else []
@@ -50,9 +51,9 @@ def _exports_of(run: RunDir, benchmark: BenchmarkPlan, digest: str) -> Iterator[
         yield benchmark.name, name, export_once(name, values, run.merged(benchmark), digest)
 
 
-def _as_text(results: list[tuple[str, str, ExportResult]]) -> str:
+def _as_text(results: list[tuple[str, str, ExportResult]], *, is_asked: bool) -> str:
     if not results:
-        return "No export is configured, or none can be made yet.\n"
+        return "" if is_asked else "No export is configured. One that is not: gym eval export EXPORTER RUN\n"
     return "".join(f"{benchmark}: {line}\n" for benchmark, name, result in results for line in result.lines(name))
 
 

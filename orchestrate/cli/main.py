@@ -162,10 +162,9 @@ def _storage_problem(error: OSError) -> str | None:
 
 
 def _target_of(name: str) -> str:
-    """The file that somebody asked for, where ``name`` is what it is called while it is written."""
-    import re
+    from collector.durable import asked_for
 
-    return re.sub(r"(^|/)\.([^/]+)\.[0-9a-f]{16}\.tmp$", r"\1\2", name)
+    return asked_for(name)
 
 
 def _unknown(program: str, name: str, choices: list[str]) -> int:
@@ -173,6 +172,8 @@ def _unknown(program: str, name: str, choices: list[str]) -> int:
 
     near = difflib.get_close_matches(name, choices, n=1)
     hint = f"Did you mean {near[0]!r}? " if near else ""
+    if program == "gym" and name in EVAL:
+        hint = f"Did you mean 'gym eval {name}'? "
     if (command := f"{program} {name}".removeprefix("gym ")) in _NEMO_GYM:
         hint = f"'gym {command}' is a command of NeMo Gym: name that program by its path (this one is gym-eval, too). "
     print(f"{program}: unknown command {name!r}. {hint}Choose from: {', '.join(choices)}.", file=sys.stderr)

@@ -153,4 +153,5 @@ def _check_exports(run: RunDir) -> None:
 
     missing = [benchmark.name for benchmark in read_plan(run).benchmarks if not is_finished(run, benchmark)]
     if missing:
-        raise UnavailableError(f"exports of {', '.join(missing)} did not arrive.", f"See the job logs in {run.root}.")
+        cure = f"gym eval status {run.root.name} says why, and gym eval export {run.root.name} tries again."
+        raise UnavailableError(f"exports of {', '.join(missing)} did not arrive.", cure)

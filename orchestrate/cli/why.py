@@ -28,20 +28,20 @@ def _parser() -> CommandParser:
         prog="gym eval why",
         description="Explain one rollout: its attempts and what comes next. Example: gym eval why math-1f2e 17-0",
     )
-    parser.add_argument("run", metavar="RUN", help=RUN_WORDS)
+    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN_WORDS}; default: the last one")
     parser.add_argument("rollout", metavar="ROLLOUT", help="its id: <task>-<repeat>")
     parser.add_argument("--benchmark", metavar="NAME", help="only in this benchmark")
     parser.add_argument("--json", action="store_true", help="print the story as JSON")
     return parser
 
 
-def _found(run: str, rollout: str, benchmark: str | None) -> list[Found]:
+def _found(run: str | None, rollout: str, benchmark: str | None) -> list[Found]:
     from orchestrate.named import named, run_and_benchmark
     from orchestrate.operate.rollouts import stories_in_run, story_at
 
-    rollouts = named(run).rollouts
+    what = None if run is None else named(run)
     # A merged file has no history of its own: that is in its shards.
-    if rollouts is not None and (rollouts.journal.exists() or named(run).run is None):
+    if what is not None and (rollouts := what.rollouts) is not None and (rollouts.journal.exists() or what.run is None):
         from collector.recorded_retry import recorded_retry
 
         return [story_at(rollouts.rollouts, rollout, retry=recorded_retry([rollouts]))]

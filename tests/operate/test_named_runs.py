@@ -125,6 +125,23 @@ def test_compare_says_how_it_compared_and_which_settings_differ(finished: Projec
     assert "temperature: 0.0, now 0.7" in (finished.root / "c" / "compare_report.md").read_text()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        pytest.param(["RUN"], 0, "No export is configured.", id="nothing-configured"),
+        pytest.param(["RUN", "csv"], 2, "the exporter comes first: gym eval export csv RUN.", id="wrong-order"),
+        pytest.param([], 2, "no run was named. Write gym eval export EXPORTER RUN", id="nothing-named"),
+    ],
+)
+def test_export_says_what_the_command_line_lacks(finished: Project, arguments: list[str], code: int, told: str) -> None:
+    name = finished.run_dir.name
+
+    done = finished.gym("export", *(word.replace("RUN", name) for word in arguments))
+
+    assert done.returncode == code
+    assert told.replace("csv RUN", f"csv {name}") in done.stdout + done.stderr
+
+
 def test_every_benchmark_of_a_run_gets_its_table(finished: Project, tmp_path: Path) -> None:
     done = finished.gym("export", "csv", finished.run_dir.name, "--output-dir", str(tmp_path / "all"))
 

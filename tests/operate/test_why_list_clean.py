@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -32,6 +33,12 @@ def test_why_tells_the_attempt_and_the_state(finished: Project) -> None:
     assert "1-0  measured" in done.stdout
     assert "attempt 0" in done.stdout
     assert "nothing: measured" in done.stdout
+
+
+def test_why_without_a_run_is_about_the_last_one(finished: Project) -> None:
+    done = finished.gym("why", "1-0", "--benchmark", "math")
+
+    assert done.stdout == finished.gym("why", finished.run_dir.name, "1-0", "--benchmark", "math").stdout != ""
 
 
 def test_why_shows_every_benchmark_that_has_the_rollout(finished: Project) -> None:
@@ -105,7 +112,7 @@ def test_clean_removes_what_jobs_left_and_no_result(finished: Project) -> None:
     before = set(tree(finished.run_dir))
     done = finished.gym("clean", str(finished.run_dir))
 
-    assert "would remove" in dry.stdout
+    assert re.search(r": would remove \d+ files, [1-9]\d* kB\n", dry.stdout)
     assert leftover.name in dry.stdout
     assert done.returncode == 0, done.stderr
     assert set(tree(finished.run_dir)) < before

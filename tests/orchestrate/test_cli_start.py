@@ -61,6 +61,7 @@ def test_every_command_has_help_with_an_example(command: str) -> None:
     ("arguments", "told"),
     [
         pytest.param(["evl"], "Did you mean 'eval'?", id="group"),
+        pytest.param(["submit", "a.yaml"], "unknown command 'submit'. Did you mean 'gym eval submit'?", id="no-group"),
         pytest.param(["env", "start"], "'gym env' is a command of NeMo Gym", id="other-group"),
         pytest.param(["eval", "prepare"], "'gym eval prepare' is a command of NeMo Gym", id="other-command"),
         pytest.param(["eval", "compare", "--baseline", "a", "--candidates", "b"], "compare BASE CAND...", id="other-flags"),

@@ -222,7 +222,7 @@ def test_an_export_that_failed_is_repeated_by_the_same_command(project: Project)
     project.submit("--wait", timeout_s=100)
 
     assert "0.5 (2/2)" in said
-    assert "exports of math did not arrive" in said
+    assert f"exports of math did not arrive. gym eval status {project.run_dir.name} says why, and gym eval export" in said
     assert "an export failed: atif" in project.logs()
     assert (blocked / "atif" / "manifest.jsonl").exists()
     assert len(project.requests()) == 2
