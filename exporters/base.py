@@ -6,6 +6,7 @@ exception. Nothing partial is ever left where others read.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Annotated, ClassVar, Final, Generic, TypeVar
 
 from pydantic import Field
 
+from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.errors import GymEvalError
 from collector.settings import StrictModel
@@ -76,6 +78,16 @@ class RunExportConfig(StrictModel):
 C_co = TypeVar("C_co", bound=RunExportConfig, covariant=True)
 
 
+def told(error: OSError | GymEvalError, destination: str = "") -> str:
+    """What ``error`` says to people: the file that was wanted, not what it is called while it is written, and why not."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    # Of two files the second one was to be made; a write that fails knows none.
+    name = error.filename2 or error.filename
+    place = durable.asked_for(os.fsdecode(name)) if name else destination
+    return f"{place}: {error.strerror}" if place else error.strerror
+
+
 class Exporter(ABC, Generic[C_co]):
     """Exports one finished run. Made for one ``export`` call, or for one question about an earlier one."""
 
@@ -109,8 +121,7 @@ class Exporter(ABC, Generic[C_co]):
         except GymEvalError as error:
             return ExportResult.failed(str(error))
         except OSError as error:
-            # A write that fails does not know its file.
-            return ExportResult.failed(str(error) if error.filename else f"{self.destination}: {error}")
+            return ExportResult.failed(told(error, self.destination))
 
     def check_unchanged(self, artifacts: RunArtifacts) -> None:
         """Raise ExportError when a file of the run is not the one that was checked: it may have been read half and half.

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from collector.artifacts import RunArtifacts
-from exporters.base import ExportResult
+from exporters.base import ExportResult, told
 from exporters.registry import make_exporter
 from merge.receipt import file_sha256, read_receipt
 
@@ -20,7 +20,7 @@ def export_run(name: str, values: Mapping[str, object], artifacts: RunArtifacts)
     try:
         digest = _recordable_digest(artifacts)
     except OSError as error:
-        return ExportResult.failed(str(error))
+        return ExportResult.failed(told(error))
     if digest is None:
         return exporter.export(artifacts)
     # Brings locks and the ledger, of which files of others have none.

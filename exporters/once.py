@@ -9,7 +9,7 @@ from pathlib import Path
 
 from collector.artifacts import RunArtifacts
 from collector.errors import GymEvalError
-from exporters.base import Exporter, ExportResult, RunExportConfig
+from exporters.base import Exporter, ExportResult, RunExportConfig, told
 from exporters.ledger import Ledger
 from exporters.registry import make_exporter
 from merge.lock import DEFAULT_WAIT_S, waiting_lock
@@ -30,7 +30,7 @@ def export_once(
         with waiting_lock(_lock_path(merged, exporter.destination), timeout_s=wait_s):
             return _under_lock(exporter, ledger)
     except (OSError, GymEvalError) as error:
-        return ExportResult.failed(str(error))
+        return ExportResult.failed(told(error))
 
 
 def _under_lock(exporter: Exporter[RunExportConfig], ledger: Ledger) -> ExportResult:
@@ -60,7 +60,7 @@ def _export_anew(exporter: Exporter[RunExportConfig], artifacts: RunArtifacts) -
     try:
         exporter.sweep()
     except (OSError, GymEvalError) as error:
-        return ExportResult.failed(str(error))
+        return ExportResult.failed(told(error))
     return exporter.export(artifacts)
 
 

@@ -14,12 +14,23 @@ Not promised: anything about hardware that acknowledges a flush it did not do.
 
 from collector.durable.directory import staged_dir, write_new, write_new_lines, write_synced
 from collector.durable.growing import AppendFile, create_missing, truncate
-from collector.durable.names import FileId, discard, make_dir, real_path, remove, remove_tree, rename, sweep, sync_dir
+from collector.durable.names import (
+    FileId,
+    asked_for,
+    discard,
+    make_dir,
+    real_path,
+    remove,
+    remove_tree,
+    rename,
+    sweep,
+    sync_dir,
+)
 from collector.durable.notes import open_log, overwrite_note
 from collector.durable.publication import StagedFile, publish, publish_lines, publish_new, renew, staged
 
 __all__ = [
-    "AppendFile", "FileId", "StagedFile", "create_missing", "discard", "make_dir", "open_log", "overwrite_note", "publish",
-    "publish_lines", "publish_new", "real_path", "remove", "remove_tree", "rename", "renew", "staged", "staged_dir", "sweep",
-    "sync_dir", "truncate", "write_new", "write_new_lines", "write_synced",
+    "AppendFile", "FileId", "StagedFile", "asked_for", "create_missing", "discard", "make_dir", "open_log", "overwrite_note",
+    "publish", "publish_lines", "publish_new", "real_path", "remove", "remove_tree", "rename", "renew", "staged", "staged_dir",
+    "sweep", "sync_dir", "truncate", "write_new", "write_new_lines", "write_synced",
 ]  # fmt: skip

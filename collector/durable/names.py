@@ -156,6 +156,11 @@ def real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
+def asked_for(name: str) -> str:
+    """The file that somebody asked for, where ``name`` is what it is called while it is written."""
+    return re.sub(r"(^|/)\.([^/]+)\.[0-9a-f]{16}\.tmp(?=/|$)", r"\1\2", name)
+
+
 def temporary_name(target: Path) -> Path:
     """A hidden name beside ``target`` that ``sweep`` knows."""
     return target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")

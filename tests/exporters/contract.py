@@ -94,6 +94,9 @@ class ExporterContract:
 
         raising(PermissionError(13, "Permission denied", "rows"))
         assert exporter.export(merged).state is ExportState.FAILED
+        # Neither Python's way of writing an error, nor what a file is called while it is written.
+        raising(OSError(30, "Read-only file system", "/a/rows", None, f"/b/.table.csv.{'0a' * 8}.tmp/part"))
+        assert exporter.export(merged).message == "/b/table.csv/part: Read-only file system"
         raising(RuntimeError("a bug"))
         with pytest.raises(RuntimeError, match="a bug"):
             exporter.export(merged)
