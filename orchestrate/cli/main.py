@@ -154,6 +154,9 @@ def _end_without_output(program: str, error: OSError) -> int:
 
 def _storage_problem(error: OSError) -> str | None:
     """One line for what a disk or its owner refuses; None for an error that names no file, which is a bug of ours."""
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        # Of all that is asked of the system without a name, only where we are can be missing.
+        return "the current directory is there no more. Change to another one."
     if error.filename is None or error.strerror is None:
         return None
     return (

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from collector.errors import RequestError
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_FORM = re.compile(r"(\d+)([smhdw])", re.ASCII)
+_FORM = re.compile(r"(\d{1,12})([smhdw])", re.ASCII)
 
 
 def parse_duration_s(text: str, *, flag: str) -> float:
@@ -22,7 +22,11 @@ def parse_duration_s(text: str, *, flag: str) -> float:
 def parse_since(text: str, *, flag: str, now: datetime | None = None) -> datetime:
     """The moment that ``text`` means: that long ago, or a date or time in ISO 8601 (UTC unless it says otherwise)."""
     if _FORM.fullmatch(text):
-        return (now or datetime.now(UTC)) - timedelta(seconds=parse_duration_s(text, flag=flag))
+        try:
+            return (now or datetime.now(UTC)) - timedelta(seconds=parse_duration_s(text, flag=flag))
+        except OverflowError:
+            # Longer ago than years are counted: everything is since then.
+            return datetime.min.replace(tzinfo=UTC)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:

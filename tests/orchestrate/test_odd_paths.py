@@ -154,3 +154,26 @@ def test_a_count_that_nobody_could_reach_is_refused_under_its_key(key: str, valu
     """So many repeats were prepared without end, and so high a limit was a traceback."""
     with pytest.raises(ValidationError, match=rf"{key}[\s\S]*less than or equal to"):
         RunSettings.model_validate({"input_jsonl_fpath": "a", "output_jsonl_fpath": "o.jsonl", key: value})
+
+
+@pytest.mark.parametrize(
+    "words", [(*_RUN, "-o", "o.jsonl"), ("report", "."), ("doctor",), ("reverify", "--rollouts", "a", "-o", "o.jsonl")]
+)
+def test_a_directory_that_was_removed_under_a_command_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    assert main(["eval", *words]) == 5
+    assert "the current directory is there no more" in told(capsys)
+
+
+@pytest.mark.parametrize(("since", "code"), [("99999999999d", 0), ("9" * 13 + "h", 2), ("9" * 5000 + "w", 2)])
+def test_a_time_longer_than_years_are_counted_is_no_traceback(
+    capsys: pytest.CaptureFixture[str], since: str, code: int
+) -> None:
+    assert main(["eval", "list", "--since", since]) == code
+    assert told(capsys)
