@@ -49,6 +49,8 @@ def prepare(settings: RunSettings) -> PreparedRun:
     output = settings.output_jsonl_fpath
     if output.suffix != ".jsonl" or output.is_dir():
         raise ConfigError(f"output_jsonl_fpath: {output} is not the name of a .jsonl file.")
+    if output.exists() and output.samefile(settings.input_jsonl_fpath):
+        raise ConfigError(f"output_jsonl_fpath: {output} is the dataset itself.")
     check_place(output)
     artifacts = RunArtifacts(output.absolute())
     if not settings.resume_from_cache and artifacts.manifest.exists():

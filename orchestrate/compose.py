@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +26,8 @@ _STORE_NAME = "_gym_eval_submit"
 _MERGING: Final = "Error merging override "
 #: OmegaConf's words for a reference that leads nowhere, and what says the same to who wrote it.
 _UNSET: Final = re.compile(r"Environment variable '(.+?)' not found")
+#: Hydra's words for a change of a key that is not there.
+_NO_SUCH: Final = re.compile(r"Could not override '(.+?)'\. To append to your config use \+(.*?)\.?(?: |$)")
 _NO_KEY: Final = re.compile(r"Interpolation key '(.+?)' not found")
 
 
@@ -46,7 +49,7 @@ def compose_data(data: dict[str, Any], overrides: Sequence[str], *, folder: Path
             composed: DictConfig = compose(config_name=_STORE_NAME, overrides=list(overrides))
         plain = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
     except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(_hydra_problem(error), where=where) from error
+        raise ConfigError(_key_problem(error, data) or _hydra_problem(error), where=where) from error
     return cast("dict[str, Any]", plain)
 
 
@@ -135,6 +138,25 @@ def _hydra_problem(error: Exception) -> str:
     if isinstance(error, GrammarParseError | UnsupportedInterpolationType):
         text = f"{text.rstrip('.')}: a ${{...}} that is meant for a shell is written \\${{...}}"
     return text if text.endswith((".", "!")) else f"{text}."
+
+
+def _key_problem(error: Exception, data: dict[str, Any]) -> str | None:
+    """What to write in place of a changed key that the file does not have; None for another error, or when none is near."""
+    if (asked := _NO_SUCH.match(_one_line(error))) is None:
+        return None
+    node: Any = data
+    parts = asked[1].split(".")
+    for place, part in enumerate(parts):
+        if not isinstance(node, dict):
+            return None
+        keys = cast("dict[str, Any]", node)
+        if part not in keys:
+            if not (near := difflib.get_close_matches(part, map(str, keys), n=1)):
+                return None
+            meant = ".".join([*parts[:place], *near, *parts[place + 1 :]])
+            return f"there is no key {asked[1]!r} to change. Did you mean {meant!r}? To add a new one use +{asked[2]}."
+        node = keys[part]
+    return None
 
 
 def _merge_problem(override: str, cause: BaseException | None) -> str:

@@ -91,6 +91,23 @@ def test_a_wrong_command_line_is_one_line_and_ends_with_2(arguments: list[str], 
     assert "sk-1" not in done.stderr
 
 
+@pytest.mark.parametrize("name", ["d.jsonl", "link.jsonl"])
+def test_a_dataset_is_no_place_for_its_own_answers(tmp_path: Path, name: str) -> None:
+    dataset = tmp_path / "d.jsonl"
+    dataset.write_text('{"question": "?", "expected_answer": "1"}\n')
+    (tmp_path / "link.jsonl").symlink_to(dataset)
+    flags = ["--model", "m", "--model-url", "http://127.0.0.1:9/v1", "--verifier", "number", "+prompt_config.user='{question}'"]
+    command = [sys.executable, "-m", "orchestrate.cli.main", "eval", "run", "-i", "d.jsonl", "-o", name, *flags]
+
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path, env=testkit.environment()
+    )
+
+    assert done.returncode == 2
+    assert done.stderr == f"gym eval run: output_jsonl_fpath: {name} is the dataset itself.\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d.jsonl", "link.jsonl"]
+
+
 def test_a_file_that_is_not_there_is_one_line_and_ends_with_3() -> None:
     done = gym("eval", "submit", "nothing.yaml")
 

@@ -42,6 +42,27 @@ def test_an_override_arrives_exactly(file: Path, override: str, key: str, value:
     assert compose_file(file, [override])["driver"][key] == value
 
 
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        pytest.param(
+            "driver.shard=8",
+            "there is no key 'driver.shard' to change. Did you mean 'driver.shards'? To add a new one use +driver.shard=8.",
+            id="last",
+        ),
+        pytest.param("servces.m.url='a b. c'", "Did you mean 'services.m.url'?", id="first"),
+        pytest.param("driver.limit=4", "To append to your config use +driver.limit=4.", id="nothing-near"),
+        pytest.param("driver.shards.x=4", "Could not override 'driver.shards.x'", id="below-a-value"),
+    ],
+)
+def test_a_key_that_is_not_there_is_told_with_the_one_that_was_meant(file: Path, override: str, told: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        compose_file(file, [override])
+
+    assert told in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
 def test_a_tilde_removes(file: Path) -> None:
     assert "note" not in compose_file(file, ["~driver.note"])["driver"]
 
