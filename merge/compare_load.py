@@ -10,11 +10,14 @@ from typing import Any, Final
 from collector import jsonl
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError, NotFoundError, RefusedError
+from collector.outcome_checks import is_reward, shown
 from merge.compare_settings import settings_beside
 from merge.metrics import REWARD
 
 _METRICS_END: Final = "_aggregate_metrics.json"
 _MEAN: Final = "mean/"
+#: Counts are whole numbers that a float of another reader holds, too.
+_MOST: Final = 1 << 53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +97,7 @@ def _agent_of(entry: dict[str, Any]) -> str:
 
 
 def _side(path: Path, entry: dict[str, Any]) -> Side:
-    overall = {**_numbers(entry.get("key_metrics")), **_numbers(entry.get("agent_metrics"))}
-    expected, scored = overall.get("coverage/expected"), overall.get("coverage/scored")
+    overall = {**_numbers(entry.get("key_metrics"), path), **_numbers(entry.get("agent_metrics"), path)}
     low, high = overall.get("coverage/reward_lower_bound"), overall.get("coverage/reward_upper_bound")
     digest = entry.get("source_digest")
     return Side(
@@ -103,28 +105,39 @@ def _side(path: Path, entry: dict[str, Any]) -> Side:
         agent=_agent_of(entry),
         source_digest=digest if isinstance(digest, str) else "",
         is_partial=entry.get("partial") is True,
-        expected=None if expected is None else int(expected),
-        scored=None if scored is None else int(scored),
+        expected=_count(overall, "coverage/expected", path),
+        scored=_count(overall, "coverage/scored", path),
         bounds=None if low is None or high is None else (low, high),
         means={name.removeprefix(_MEAN): value for name, value in overall.items() if name.startswith(_MEAN)},
-        tasks=_tasks(entry.get("group_level_metrics")),
+        tasks=_tasks(entry.get("group_level_metrics"), path),
         settings=settings_beside(RunArtifacts(path.with_name(f"{path.name.removesuffix(_METRICS_END)}.jsonl"))),
     )
 
 
-def _tasks(groups: object) -> dict[str, dict[int, float]]:
+def _count(overall: Mapping[str, float], name: str, path: Path) -> int | None:
+    value = overall.get(name)
+    if value is not None and not (0 <= value <= _MOST and value == int(value)):
+        raise CorruptArtifactError(path, 0, f"not a metrics file: {name} is {shown(value)}, which counts nothing.")
+    return None if value is None else int(value)
+
+
+def _tasks(groups: object, path: Path) -> dict[str, dict[int, float]]:
     tasks: dict[str, dict[int, float]] = {REWARD: {}}
     for group in groups if isinstance(groups, list) else []:
         number = group.get("_ng_task_index") if isinstance(group, dict) else None
         if not isinstance(number, int):
             continue
-        for name, value in _numbers(group).items():
+        for name, value in _numbers(group, path).items():
             if name.startswith(_MEAN):
                 tasks.setdefault(name.removeprefix(_MEAN), {})[number] = value
     return tasks
 
 
-def _numbers(values: object) -> dict[str, float]:
+def _numbers(values: object, path: Path) -> dict[str, float]:
     if not isinstance(values, dict):
         return {}
-    return {name: value for name, value in values.items() if isinstance(value, int | float) and not isinstance(value, bool)}
+    found = {name: value for name, value in values.items() if isinstance(value, int | float) and not isinstance(value, bool)}
+    for name, value in found.items():
+        if not is_reward(value):
+            raise CorruptArtifactError(path, 0, f"not a metrics file: {name} is a number that no float holds.")
+    return found
