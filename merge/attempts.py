@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from collector import rows
 from collector.inventory import line_blocks
+from collector.outcome_checks import is_reward
 from collector.verifiers.judge_saved import INPUT_TOKENS, OUTPUT_TOKENS
 from merge.figures import in_order, mean_of, quantile
 from merge.metrics import Metrics, present
@@ -174,8 +175,8 @@ def _answer_of(row: _Row) -> _Answer:
 
 
 def _numbers(found: dict[str, Any]) -> dict[str, float]:
-    numbers = {name: value for name, value in found.items() if isinstance(value, int | float) and not isinstance(value, bool)}
-    return {name: float(value) for name, value in numbers.items()}
+    # A number that no float holds is none that a sum could be made of.
+    return {name: float(value) for name, value in found.items() if is_reward(value)}
 
 
 def _add(tokens: dict[str, array[float]], found: dict[str, float]) -> None:

@@ -136,7 +136,9 @@ def _tasks(groups: object, path: Path) -> dict[str, dict[int, float]]:
 def _numbers(values: object, path: Path) -> dict[str, float]:
     if not isinstance(values, dict):
         return {}
-    found = {name: value for name, value in values.items() if isinstance(value, int | float) and not isinstance(value, bool)}
+    found: dict[str, float] = {
+        name: value for name, value in values.items() if isinstance(value, int | float) and not isinstance(value, bool)
+    }
     for name, value in found.items():
         if not is_reward(value):
             raise CorruptArtifactError(path, 0, f"not a metrics file: {name} is a number that no float holds.")

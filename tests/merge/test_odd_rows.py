@@ -92,6 +92,18 @@ def test_the_identity_of_a_row_is_read_whatever_its_other_keys_are_called(member
     assert (stamp.task, stamp.repeat) == (1, 0)
 
 
+def test_tokens_of_an_attempt_that_no_float_holds_are_in_no_sum(tmp_path: Path) -> None:
+    """A masked row is read for its cost alone."""
+    made = plan(tmp_path, shards=1, tasks=2)
+    fill_all(made, lambda task, repeat: answered(masked=task == 0, usage={"input_tokens": 10**400, "output_tokens": 2}))
+
+    merge_paths([made.directory], made.merged.rollouts)
+
+    costs = json.loads(made.merged.aggregate.read_bytes())[0]["perf_summary"]
+    assert costs["attempts/output_tokens/total"] == 4
+    assert "attempts/input_tokens/total" not in costs
+
+
 @pytest.mark.parametrize("text", [b"[1e400, 1234567890123456789]", b'["\\ud800", -1e400]'])
 def test_a_number_that_no_float_holds_is_refused_whatever_stands_beside_it(text: bytes) -> None:
     with pytest.raises(ValueError, match="infinity"):
