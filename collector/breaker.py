@@ -22,7 +22,8 @@ from collector.outcomes import Completed, Delivery, Failure, FailureClass, Failu
 _LEAST_IN_A_ROW = 20
 #: So many tasks have to fail before anything but themselves is held to be the reason.
 _LEAST_TASKS = 5
-_NEVER_THE_TASK = frozenset({401, 403, 404, 405, 407, 429, 503})
+_NOT_FOUND = 404
+_NEVER_THE_TASK = frozenset({401, 403, _NOT_FOUND, 405, 407, 429, 503})
 _PERHAPS_THE_TASK = frozenset(
     {FailureKind.TRANSPORT_PEER_DROP, FailureKind.TRANSPORT_TIMEOUT, FailureKind.PROVIDER_UNAVAILABLE}
 )
@@ -79,6 +80,11 @@ class CircuitBreaker:
         if self._last is not None and self._last.failure_class == FailureClass.JUDGE_FAILED:
             return f"{cure} To judge the answers that are kept and ask for no new one: gym eval reverify --judge-failed-only."
         return cure
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nobody was answered, and the last reply was that there is nothing at this address."""
+        return self._last is not None and self._last.http_status == _NOT_FOUND and not self._has_answered
 
     @property
     def is_graders(self) -> bool:

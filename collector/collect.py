@@ -87,7 +87,10 @@ async def collect(
     if breaker.verdict is not None:
         # The endpoint that answered is not named as the one that failed.
         where = str(artifacts.rollouts) if breaker.is_graders else _shown(settings.policy_base_url or "")
-        raise UnavailableError(breaker.verdict, breaker.cure, where)
+        # The most frequent slip in an address of a model is that its end is missing.
+        has_no_path = not urlsplit(where).path.strip("/")
+        hint = "Most servers answer below /v1, which the URL lacks. " if breaker.is_lost and has_no_path and where else ""
+        raise UnavailableError(breaker.verdict, f"{hint}{breaker.cure}", where)
     return CollectResult(coverage, stopped)
 
 

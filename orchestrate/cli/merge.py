@@ -19,7 +19,7 @@ def main(argv: list[str]) -> int:
     if args.check is not None:
         if args.inputs or args.output:
             raise RequestError("--check takes one published file and no inputs.", "Its receipt names them.")
-        return _check(args.check, as_json=args.json)
+        return _check(_merged(args.check), as_json=args.json)
     if not args.inputs or args.output is None:
         raise RequestError("an input and an output are needed.", "Usage: gym eval merge RUN -o FILE.jsonl.")
     from merge.command import merge_paths
@@ -43,7 +43,7 @@ def _parser() -> CommandParser:
     )
     parser.add_argument("inputs", nargs="*", metavar="RUN", help=f"{RUN_WORDS}, or a glob")
     parser.add_argument("-o", "--output", type=Path, metavar="PATH", help="the merged file")
-    parser.add_argument("--check", type=Path, metavar="PATH", help="a merged file: is it whole, and what its inputs say?")
+    parser.add_argument("--check", metavar="RUN", help="a benchmark or its merged file: is it whole, and what its inputs say?")
     parser.add_argument(
         "--allow-partial",
         action="store_true",
@@ -51,6 +51,17 @@ def _parser() -> CommandParser:
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     return parser
+
+
+def _merged(word: str) -> Path:
+    """The merged file that ``word`` means: itself, there or lost, or that of the benchmark with this name or directory."""
+    from collector.artifacts import RunArtifacts
+    from orchestrate.named import named, one_result
+
+    path = Path(word)
+    if path.suffix == ".jsonl" or path.is_file() or not path.name or RunArtifacts(path).receipt.exists():
+        return path
+    return one_result(named(word)).artifacts.rollouts
 
 
 def _check(path: Path, *, as_json: bool) -> int:

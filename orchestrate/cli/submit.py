@@ -224,6 +224,7 @@ def _as_text(result: Submittal) -> str:
     from orchestrate.submissions import ShardNeed
 
     lines = [f"run {result.plan.name}  {result.run.root}"]
+    is_on = False
     for benchmark in result.plan.benchmarks:
         needs = Counter(result.needs[benchmark.name].values())
         jobs = result.jobs.get(benchmark.name, [])
@@ -233,9 +234,10 @@ def _as_text(result: Submittal) -> str:
         parts += [f"finisher {result.finishers[benchmark.name]}"] if benchmark.name in result.finishers else []
         lines.append(
             f"  {benchmark.name}: {counted(benchmark.expected, 'rollout')} in {counted(benchmark.shards, 'shard')}: "
-            f"{', '.join(parts) or '-'}"
+            f"{', '.join(parts) or 'nothing submitted'}"
         )
-    lines.append(f"Follow it with: gym eval status {result.plan.name}")
+        is_on |= bool(parts)
+    lines += [f"Follow it with: gym eval status {result.plan.name}"] if is_on else []
     return "\n".join(lines)
 
 

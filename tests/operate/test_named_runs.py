@@ -20,6 +20,7 @@ READERS = [
     pytest.param(["export", "csv", "{run}", "--output-dir", "tables"], id="export"),
     pytest.param(["aggregate", "{run}", "-o", "again.jsonl"], id="aggregate"),
     pytest.param(["merge", "{run}", "-o", "again.jsonl"], id="merge"),
+    pytest.param(["merge", "--check", "{run}"], id="check"),
 ]
 OPERATORS = [pytest.param([verb, "{run}"], id=verb) for verb in ("status", "logs", "cancel")]
 WHOLE = [
@@ -53,7 +54,7 @@ def in_place(arguments: list[str], run: str) -> list[str]:
 @pytest.mark.parametrize("form", ["name-and-benchmark", "beginning-and-benchmark", "benchmark's-directory", "merged-file"])
 def test_a_benchmark_is_read_however_it_is_named(finished: Project, arguments: list[str], form: str) -> None:
     forms = {**forms_of_math(finished), "merged-file": str(finished.run_dir / "math" / "rollouts.jsonl")}
-    if form == "merged-file" and arguments[0] in {"aggregate", "merge"}:
+    if form == "merged-file" and "again.jsonl" in arguments:
         # A projection has no history to merge by: its shards are what is merged.
         arguments = [arguments[0], str(finished.run_dir / "math"), *arguments[2:]]
 

@@ -76,6 +76,18 @@ def test_the_exit_code_says_how_it_ended(here: Here, marks: str, code: int, told
     assert told in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("cut", "marks", "is_told"),
+    [("/v1", "", True), ("", "[[mode: 404]]", False)],
+    ids=["without-its-end", "another-reason"],
+)
+def test_an_address_without_its_end_is_told(here: Here, cut: str, marks: str, is_told: bool) -> None:
+    done = here.run("--model-url", here.server.base_url.removesuffix(cut), marks=marks)
+
+    assert done.returncode == 5
+    assert ("Most servers answer below /v1, which the URL lacks. Mend the endpoint" in done.stderr) == is_told
+
+
 def test_another_model_on_the_same_path_is_refused_and_changes_nothing(here: Here) -> None:
     here.run()
     before = tree(here.output.parent)

@@ -171,6 +171,7 @@ def test_a_refusal_that_lasts_says_what_to_change(tmp_path: Path, words: str, fi
     done = project.gym("submit", str(project.write()), env=slurm.env)
 
     assert done.returncode == 5
+    assert done.stdout.splitlines()[1:] == ["  math: 2 rollouts in 1 shard: nothing submitted"]
     assert done.stderr.strip().endswith(f". {fix[0].upper()}{fix[1:]}")
 
 
