@@ -111,8 +111,11 @@ def _in_directory(path: Path) -> list[Path]:
         raise RefusedError(f"the run has several benchmarks: {names}.", "Name the directory of one.", path)
     for shards in benchmarks.values():
         return shards
+    if any(_own_rollouts(entry) for entry in path.iterdir() if entry.is_dir()):
+        what = "there are rollouts in directories of this one, and nothing says that they belong together."
+        raise NotFoundError(what, f"If they do, name them: '{path}/*'.", path)
     raise NotFoundError(
-        "there is no run and are no shards in this directory.",
+        "there is neither a run nor a shard in this directory.",
         "Name a rollouts file, or the directory of a run or a benchmark.",
         path,
     )

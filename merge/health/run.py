@@ -45,10 +45,16 @@ class HealthReport:
     def line(self) -> str:
         """The outcome in one line."""
         counts = self.summary["run"]["verdicts"]
+        return f"{self.verdicts_line}{self._why_unobserved() if counts[Verdict.UNOBSERVED] else ''}"
+
+    @property
+    def verdicts_line(self) -> str:
+        """Its first part: the verdicts, and the findings of each check."""
+        counts = self.summary["run"]["verdicts"]
         issues = {check: count for check, count in self.summary["run"]["issues"].items() if count}
         shown = ", ".join(f"{check} {count}" for check, count in issues.items())
         told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict)
-        return f"health: {told}{f' ({shown})' if shown else ''}{self._why_unobserved() if counts[Verdict.UNOBSERVED] else ''}"
+        return f"health: {told}{f' ({shown})' if shown else ''}"
 
     def _why_unobserved(self) -> str:
         """The word alone tells nobody that nothing is wrong with such rows, and what makes them healthy."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from collector.counted import counted
 from orchestrate.cli.parser import CommandParser
@@ -58,6 +58,13 @@ def _as_json(reports: list[tuple[RunArtifacts, HealthReport]]) -> str:
     return json.dumps({str(run.rollouts): report.summary for run, report in reports}, indent=2)
 
 
+#: What the verdict means and what to do about it; the table below names the checks.
+_UNOBSERVED: Final = (
+    "unobserved: nothing found, and the row lacks what some checks look at (without evidence, below)",
+    "--ignore, or health_check_ignored_checks of a run, leaves them out",
+)
+
+
 def _as_text(run: RunArtifacts, report: HealthReport) -> str:
     from orchestrate.cli.tables import table
 
@@ -71,7 +78,8 @@ def _as_text(run: RunArtifacts, report: HealthReport) -> str:
     return "\n".join(
         [
             str(run.rollouts),
-            f"  {report.line}",
+            f"  {report.verdicts_line}",
+            *(f"  {line}" for line in _UNOBSERVED if counts["verdicts"]["unobserved"]),
             table(["  check", "findings", "evaluated", "without evidence"], rows),
             f"  {counted(len(report.summary['tasks']), 'task')}, {flagged} of them flagged",
             f"  {report.health}",

@@ -28,7 +28,9 @@ def test_a_file_is_checked_and_the_reports_are_named(tmp_path: Path) -> None:
     done = gym(artifacts.rollouts)
 
     assert done.returncode == 0, done.stderr
-    assert "0 healthy, 1 unhealthy, 1 unobserved (agent_turn_hollow 1); unobserved:" in done.stdout
+    assert "0 healthy, 1 unhealthy, 1 unobserved (agent_turn_hollow 1)\n  unobserved: nothing found" in done.stdout
+    assert max(map(len, done.stdout.replace(str(tmp_path), "").splitlines())) <= 100
+    assert "gym eval health-check names them" not in done.stdout
     assert str(tmp_path / "saved_health.json") in done.stdout
     assert str(tmp_path / "saved_verdicts.jsonl") in done.stdout
 

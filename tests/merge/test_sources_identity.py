@@ -106,7 +106,7 @@ def test_shards_of_two_plans_are_not_mixed(made: Plan, tmp_path: Path) -> None:
     [
         pytest.param("nowhere.jsonl", NotFoundError, "no such input", id="no-file"),
         pytest.param("*.nothing", NotFoundError, "matches no rollouts", id="empty-glob"),
-        pytest.param("", NotFoundError, "are no shards in this directory", id="directory-without-shards"),
+        pytest.param("", NotFoundError, "neither a run nor a shard in this directory", id="directory-without-shards"),
     ],
 )
 def test_an_input_that_names_nothing_is_not_found(tmp_path: Path, name: str, error: type[Exception], match: str) -> None:
@@ -117,6 +117,17 @@ def test_an_input_that_names_nothing_is_not_found(tmp_path: Path, name: str, err
 def _prepared(rollouts: Path) -> None:
     for file in (rollouts, RunArtifacts(rollouts).manifest):
         file.write_bytes(b"")
+
+
+def test_a_directory_of_copied_shards_is_told_with_the_pattern_that_names_them(made: Plan, tmp_path: Path) -> None:
+    copied = tmp_path / "copied"
+    (made.directory / "shards").rename(copied)
+
+    with pytest.raises(NotFoundError, match="nothing says that they belong together") as refused:
+        find_runs([copied])
+
+    assert f"name them: '{copied}/*'" in str(refused.value)
+    assert {run.rollouts.parent.parent for run in find_runs([f"{copied}/*"])} == {copied}
 
 
 def test_a_directory_stands_for_the_only_run_in_it_whatever_its_file_is_called(tmp_path: Path) -> None:
