@@ -6,11 +6,12 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrate.cli.parser import CommandParser
+from orchestrate.cli.questions import answer, ask
 
 if TYPE_CHECKING:
     from orchestrate.operate.starter import Answers
@@ -28,13 +29,18 @@ def main(argv: list[str]) -> int:
     from orchestrate.operate.starter import starter_yaml
 
     file: Path = args.file
+    exists_already = RefusedError("it exists already.", "Choose another name, or --force to replace it.", file)
     if (file.exists() or file.is_symlink()) and not args.force:
-        raise RefusedError("it exists already.", "Choose another name, or --force to replace it.", file)
+        raise exists_already
     answers = _answers(parser, args)
     text = starter_yaml(answers)
     _check(text, file)
     durable.make_dir(file.absolute().parent)
-    durable.publish(file, text.encode())
+    try:
+        (durable.publish_lines if args.force else durable.publish_new)(file, [text.encode()])
+    except FileExistsError:
+        # By somebody else, while the questions were answered.
+        raise exists_already from None
     print(f"{file} is written.")
     for note in _unasked(args, answers):
         print(note)
@@ -82,18 +88,18 @@ def _answers(parser: CommandParser, args: argparse.Namespace) -> Answers:
     from orchestrate.operate.starter import Answers
 
     is_here = not args.hostname
-    dataset = Path(_answer(parser, "Dataset (a JSONL file)", "--input", args.input, check=_check_rows if is_here else None))
+    dataset = Path(answer(parser, "Dataset (a JSONL file)", "--input", args.input, check=_check_rows if is_here else None))
     prompt = args.prompt or (_prompt(parser, dataset) if is_here else None)
     if is_here:
         _check_shards(args.shards, args.repeats, dataset)
-    model = _answer(parser, "Name under which the model is served", "--model", args.model)
+    model = answer(parser, "Name under which the model is served", "--model", args.model)
     if args.model_url is not None and args.command is not None:
         parser.error("--model-url and --command exclude each other")
     url, command = args.model_url, args.command
     if url is None and command is None:
         question = "URL of its server, or empty when the job starts one"
-        url = _ask(parser, question, "--model-url", default="", check=_check_url_or_none) or None
-        command = None if url else _ask(parser, "Command that starts it, with {port}", "--command")
+        url = ask(parser, question, "--model-url", default="", check=_check_url_or_none) or None
+        command = None if url else ask(parser, "Command that starts it, with {port}", "--command")
     elif url is not None:
         _check_url_or_none(url)
     return Answers(
@@ -102,7 +108,7 @@ def _answers(parser: CommandParser, args: argparse.Namespace) -> Answers:
         model_url=url,
         command=command,
         api_key_env=args.api_key_env,
-        verifier=_answer(parser, "Verifier", "--verifier", args.verifier, default="exact_match", check=_check_verifier),
+        verifier=answer(parser, "Verifier", "--verifier", args.verifier, default="exact_match", check=_check_verifier),
         prompt=prompt,
         benchmark=args.benchmark,
         repeats=args.repeats,
@@ -122,7 +128,7 @@ def _compute(parser: CommandParser, args: argparse.Namespace) -> str:
         parser.error("--hostname names a cluster's login node, and --compute local excludes it")
     default = "slurm" if args.hostname or shutil.which("sbatch") is not None else "local"
     given = "slurm" if args.hostname else args.compute
-    return _answer(parser, "Where jobs run: local or slurm", "--compute", given, default=default, check=_check_compute)
+    return answer(parser, "Where jobs run: local or slurm", "--compute", given, default=default, check=_check_compute)
 
 
 def _prompt(parser: CommandParser, dataset: Path) -> str | None:
@@ -134,7 +140,7 @@ def _prompt(parser: CommandParser, dataset: Path) -> str | None:
         return None
     field = usual_field(row)
     question = f"Prompt, with fields of a row in braces (a row has: {', '.join(row)})"
-    return _ask(parser, question, "--prompt", default=f"{{{field}}}" if field else None)
+    return ask(parser, question, "--prompt", default=f"{{{field}}}" if field else None)
 
 
 def _unasked(args: argparse.Namespace, answers: Answers) -> Iterator[str]:
@@ -149,52 +155,6 @@ def _unasked(args: argparse.Namespace, answers: Answers) -> Iterator[str]:
         yield f"prompt:  {answers.prompt}, since the rows have no responses_create_params; --prompt for another."
     if args.verifier is None:
         yield f"grading: {answers.verifier}; --verifier for another."
-
-
-def _answer(
-    parser: CommandParser,
-    question: str,
-    flag: str,
-    given: object,
-    *,
-    default: str | None = None,
-    check: Callable[[str], None] | None = None,
-) -> str:
-    """What the flag says, checked, or the answer to the question."""
-    if given is None:
-        return _ask(parser, question, flag, default=default, check=check)
-    if check is not None:
-        check(str(given))
-    return str(given)
-
-
-def _ask(
-    parser: CommandParser,
-    question: str,
-    flag: str,
-    *,
-    default: str | None = None,
-    check: Callable[[str], None] | None = None,
-) -> str:
-    """The answer to a question, asked until it is a good one, on a terminal; elsewhere the default, or the missing flag."""
-    from collector.errors import GymEvalError
-
-    if not sys.stdin.isatty():
-        if default is None or flag == "--model-url":
-            parser.error(f"{flag} is missing" + (", or --command" if flag == "--model-url" else ""))
-        return default
-    shown = f" [{default}]" if default else ""
-    while True:
-        answer = input(f"{question}{shown}: ").strip() or default
-        if answer is None:
-            continue
-        try:
-            if check is not None:
-                check(answer)
-        except GymEvalError as error:
-            print(error)
-        else:
-            return answer
 
 
 def _check_rows(text: str) -> None:
