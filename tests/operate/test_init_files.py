@@ -14,7 +14,7 @@ from orchestrate.operate import starter
 
 def arguments(folder: Path) -> list[str]:
     rows = folder / "sums.jsonl"
-    rows.write_text(json.dumps({"question": "2+2?", "expected": "4"}) + "\n")
+    rows.write_text(json.dumps({"question": "2+2?", "expected_answer": "4"}) + "\n")
     return [str(folder / "eval.yaml"), "--input", str(rows), "--model", "m", "--model-url", "http://127.0.0.1:9/v1"]
 
 
