@@ -70,7 +70,7 @@ def submitted(text: str | None) -> Named:
         return Named(run.root, run)
     found = named(text)
     if found.run is None:
-        raise NotFoundError("there is no submitted run here.", f"Name {SUBMITTED_WORDS}.", text)
+        raise NotFoundError("there is no submitted run here.", f"Give {SUBMITTED_WORDS}.", text)
     return found
 
 
@@ -99,7 +99,7 @@ def results_of(found: Named, benchmark: str | None = None) -> list[Result]:
     if found.rollouts is not None:
         return [Result(found.benchmark, found.rollouts.rollouts.stem, found.rollouts)]
     if found.run is None:
-        raise NotFoundError("there are no rollouts here.", f"Name {RUN_WORDS}.", found.path)
+        raise NotFoundError("there are no rollouts here.", f"Give {RUN_WORDS}.", found.path)
     from orchestrate.rundir import read_plan  # noqa: PLC0415
 
     plan = read_plan(found.run)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from collector.coverage import Coverage
-    from orchestrate.run_report import BenchmarkReport, RunReport, ShardReport
+    from orchestrate.run_report import BenchmarkReport, ExportReport, RunReport, ShardReport
 
 #: Benchmarks with more shards than this are shown by state, unless --shards asks for each.
 _SHARDS_SHOWN = 16
@@ -98,6 +98,10 @@ def as_text(found: RunReport, *, each_shard: bool, with_ages: bool = True) -> st
     return "\n".join(parts)
 
 
+def _stands(export: ExportReport) -> str:
+    return "not made yet" if export.standing == "never" else export.standing
+
+
 def _details(benchmark: BenchmarkReport, report: RunReport, *, each_shard: bool, with_ages: bool) -> list[str]:
     from orchestrate.cli.tables import states_of
 
@@ -113,7 +117,7 @@ def _details(benchmark: BenchmarkReport, report: RunReport, *, each_shard: bool,
     if benchmark.older_result is not None:
         parts.append(f"{benchmark.name}: the whole result of before its shards were opened again: {benchmark.older_result}")
     parts += [
-        f"{benchmark.name}: export {export.name} {export.standing}{f': {export.detail}' if export.detail else ''}"
+        f"{benchmark.name}: export {export.name} {_stands(export)}{f': {export.detail}' if export.detail else ''}"
         for export in benchmark.exports
     ]
     return [*parts, *_shards(benchmark, each_shard=each_shard, with_ages=with_ages)]

@@ -102,12 +102,14 @@ def test_a_refused_submission_is_shown_with_its_reason(tmp_path: Path) -> None:
     fake.program("sbatch", "echo 'sbatch: error: QOSMaxSubmitJobPerUserLimit' >&2; exit 1")
     project = Project(tmp_path / "user", {"type": "slurm", "walltime": "1:00:00"})
     project.benchmark("math", tasks=4, shards=3)
+    project.config["export"] = {"atif": {"agent_version": "1.0.0"}}
     project.gym("submit", str(project.write()), env=fake.env)
 
     done = project.gym("status", env=fake.env)
 
     assert "math: shards 0 to 2 not submitted: sbatch: sbatch: error: QOSMaxSubmitJobPerUserLimit" in done.stdout
     assert "3 no job" in done.stdout
+    assert "math: export atif not made yet\n" in done.stdout
 
 
 def test_a_controller_that_hangs_does_not_keep_anybody_waiting(tmp_path: Path) -> None:
