@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 from collector import durable
 from collector.durable import StagedFile
 from merge.fan_out import run_tasks
-from merge.row_blocks import RowBlock, Stretch, plan_stretches, read_stretch, unreadable
+from merge.row_blocks import RowBlock, RowMemory, Stretch, plan_stretches, read_stretch, unreadable
 from merge.row_numbers import EXTRACTED, NumberReader, RowNumbers, UnreadableRowError
 from merge.shards import ShardView
 from merge.table import RowTable
@@ -106,17 +106,23 @@ def _copies(
     stretches: Sequence[tuple[Part, Stretch]], places: Sequence[int], file: StagedFile
 ) -> list[Callable[[], RowNumbers]]:
     readers = {id(part): NumberReader(part.answer_field, part.subset_field) for part, _ in stretches}
+    # Each process that helps has its own from its first write on.
+    memory = RowMemory()
     return [
-        partial(_copy, part.shards, stretch, readers[id(part)], partial(file.write_at, place))
+        partial(_copy, part.shards, stretch, memory, readers[id(part)], partial(file.write_at, place))
         for (part, stretch), place in zip(stretches, places, strict=False)
     ]
 
 
 def _copy(
-    shards: Sequence[ShardView], stretch: Stretch, reader: NumberReader, write: Callable[[Sequence[memoryview]], Any]
+    shards: Sequence[ShardView],
+    stretch: Stretch,
+    memory: RowMemory,
+    reader: NumberReader,
+    write: Callable[[Sequence[memoryview]], Any],
 ) -> RowNumbers:
     """Write the rows of ``stretch`` where they belong. Their places are known before, so that any process may write any."""
-    block = read_stretch(shards, stretch)
+    block = read_stretch(shards, stretch, memory)
     write(block.lines)
     return numbers_of(block, reader, shards)
 

@@ -29,6 +29,31 @@ class RowBlock(NamedTuple):
     lines: list[memoryview]
 
 
+class RowMemory:
+    """Where rows are read to. One that is used again for every stretch saves the kernel's making a gigabyte of new pages.
+
+    Rows in it hold until ``begin``.
+    """
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._used = self._wanted = 0
+
+    def begin(self) -> None:
+        """Forget what was read, and have room for as much."""
+        if self._wanted > len(self._data):
+            self._data = bytearray(self._wanted)
+        self._used = self._wanted = 0
+
+    def take(self, size: int) -> memoryview:
+        """The next ``size`` bytes, with anything in them."""
+        self._wanted += size
+        if self._used + size > len(self._data):
+            return memoryview(bytearray(size))
+        self._used += size
+        return memoryview(self._data)[self._used - size : self._used]
+
+
 class Stretch(NamedTuple):
     """A part of a projection: the selected rows with a key from ``low`` on and below ``high``, which are ``size`` bytes."""
 
@@ -61,8 +86,13 @@ def plan_stretches(shards: Sequence[ShardView]) -> list[Stretch]:
     return [Stretch(low, high, int(size)) for low, high, size in zip(lows, [*lows[1:], int(keys[-1]) + 1], sizes, strict=True)]
 
 
-def read_stretch(shards: Sequence[ShardView], stretch: Stretch) -> RowBlock:
-    """The rows of ``stretch``. Opens its files for the time of the call: a thousand shards need no thousand descriptors."""
+def read_stretch(shards: Sequence[ShardView], stretch: Stretch, memory: RowMemory | None = None) -> RowBlock:
+    """The rows of ``stretch``, in ``memory`` if one is given, which forgets what it held.
+
+    Opens its files for the time of the call: a thousand shards need no thousand descriptors.
+    """
+    memory = memory or RowMemory()
+    memory.begin()
     keys: list[int] = []
     lines: list[memoryview] = []
     for shard in shards:
@@ -70,13 +100,13 @@ def read_stretch(shards: Sequence[ShardView], stretch: Stretch) -> RowBlock:
         end = bisect_left(shard.rows.keys, stretch.high, begin)
         if begin < end:
             keys += shard.rows.keys[begin:end]
-            lines += _read_shard_rows(shard, begin, end)
+            lines += _read_shard_rows(shard, begin, end, memory)
     # The rows of each shard rise already; sorting merges them.
     order = sorted(range(len(keys)), key=keys.__getitem__)
     return RowBlock([keys[i] for i in order], [lines[i] for i in order])
 
 
-def _read_shard_rows(shard: ShardView, begin: int, end: int) -> list[memoryview]:
+def _read_shard_rows(shard: ShardView, begin: int, end: int, memory: RowMemory) -> list[memoryview]:
     path = shard.artifacts.rollouts
     with path.open("rb", buffering=0) as file:
         if FileId.of(os.fstat(file.fileno())) != shard.marks[path].file_id:
@@ -84,7 +114,9 @@ def _read_shard_rows(shard: ShardView, begin: int, end: int) -> list[memoryview]
         found: list[memoryview] = []
         while begin < end:
             last, low, high = _span(shard, begin, end)
-            found += _checked(shard, memoryview(_read(file.fileno(), low, high - low)), low, begin, last)
+            data = memory.take(high - low)
+            _read(file.fileno(), low, data)
+            found += _checked(shard, data, low, begin, last)
             begin = last
         return found
 
@@ -130,12 +162,13 @@ def _corrupt(shard: ShardView, index: int, what: str) -> CorruptArtifactError:
     return CorruptArtifactError(shard.artifacts.rollouts, 0, f"{where} {what}")
 
 
-def _read(descriptor: int, offset: int, size: int) -> bytes:
-    data = os.pread(descriptor, size, offset)
-    while len(data) < size:
-        more = os.pread(descriptor, size - len(data), offset + len(data))
-        if not more:
+def _read(descriptor: int, offset: int, data: memoryview) -> None:
+    """Fill ``data`` from ``offset`` on. What the file lacks is a newline, and zeros behind it."""
+    read = 0
+    while read < len(data):
+        found = os.preadv(descriptor, [data[read:]], offset + read)
+        if not found:
             # The newline of the last row may be all that a crash cut off; the checksum tells.
-            return data + b"\n"
-        data += more
-    return data
+            data[read:] = b"\n".ljust(len(data) - read, b"\0")
+            return
+        read += found
