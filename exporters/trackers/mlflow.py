@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -26,6 +28,9 @@ METRICS_PER_BATCH: Final = 1000
 TAGS_PER_BATCH: Final = 100
 PARAM_LONGEST: Final = 6000
 TAG_LONGEST: Final = 5000
+_ALLOW_FOLDER: Final = "MLFLOW_ALLOW_FILE_STORE"
+#: With a driver behind it or not, as in mysql+pymysql://.
+_DATABASE: Final = re.compile(r"(?:sqlite|postgresql|mysql|mssql)(?:\+\w+)?://")
 _CUT: Final = " ... (cut; whole in gym_eval/export.json)"
 
 
@@ -58,8 +63,8 @@ class MlflowExporter(Exporter[ExportMlflowConfig]):
         return f"{address} {place} {self.config.rollouts_jsonl_fpath.absolute()}"
 
     def missing(self) -> str | None:
-        """The client, when it is not installed."""
-        return missing_package("mlflow", "mlflow")
+        """The client, or what it needs for a database, when it is not installed."""
+        return missing_package("mlflow", "mlflow") or _missing_for(self.uri or "")
 
     def still_stands(self, evidence: str | None) -> bool:
         """Whether what would be sent now is what was sent; the server is not asked."""
@@ -71,6 +76,8 @@ class MlflowExporter(Exporter[ExportMlflowConfig]):
         uri = self.uri
         if uri is None:
             raise ExportError("tracking_uri: is missing.", "Set it, or MLFLOW_TRACKING_URI.")
+        if (missing := _missing_for(uri)) is not None:
+            raise ExportError(f"tracking_uri: {missing}.")
         package = read_package(artifacts, with_rollouts=self.config.upload_rollouts, report=self.config.report_fpath)
         self.check_unchanged(artifacts)
         with work_folder() as work:
@@ -88,8 +95,7 @@ class MlflowExporter(Exporter[ExportMlflowConfig]):
     def payload(self, package: Package, uri: str, work: Path) -> dict[str, Any]:
         """Everything that is sent, chunked as the server takes it. ``work`` vanishes with the client."""
         # A folder as a store keeps each name as a file.
-        is_folder = "://" not in uri or uri.startswith("file:")
-        found = named(package.flat, mlflow_name, longest=MLFLOW_LONGEST, has_folders=is_folder)
+        found = named(package.flat, mlflow_name, longest=MLFLOW_LONGEST, has_folders=_is_folder(uri))
         tags = {
             "gym_eval.id": package.id,
             "gym_eval.digest": package.digest,
@@ -116,6 +122,8 @@ class MlflowExporter(Exporter[ExportMlflowConfig]):
 
     def _environ(self) -> dict[str, str | None]:
         return {
+            # MLflow asks whoever keeps runs in a folder to say so twice; who names one here has said it.
+            _ALLOW_FOLDER: os.environ.get(_ALLOW_FOLDER, "true"),
             "MLFLOW_HTTP_REQUEST_TIMEOUT": str(self.config.request_timeout_s),
             "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
             "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
@@ -123,6 +131,17 @@ class MlflowExporter(Exporter[ExportMlflowConfig]):
             "MLFLOW_DISABLE_TELEMETRY": "true",
             "DO_NOT_TRACK": "true",
         }
+
+
+def _is_folder(uri: str) -> bool:
+    return "://" not in uri or uri.startswith("file:")
+
+
+def _missing_for(uri: str) -> str | None:
+    """What the client lacks for a store like ``uri``; None when it has all."""
+    if _DATABASE.match(uri) is None or find_spec("sqlalchemy") is not None:
+        return None
+    return "the client for MLflow's servers is installed, and a database needs all of it: pip install mlflow"
 
 
 def document_of(package: Package, found: Named) -> str:
