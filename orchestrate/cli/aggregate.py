@@ -83,6 +83,8 @@ def _parser() -> CommandParser:
         help="merge what there is; the output is labelled and named <stem>.partial.jsonl",
     )
     parser.add_argument("--json", action="store_true", help="print coverage and key metrics as JSON")
+    # NeMo Gym's, which checks there unless told not to.
+    parser.add_argument("--no-health-check", action="store_true", help="as always here: gym eval health-check checks")
     return parser
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -41,7 +42,11 @@ def test_a_database_says_what_it_needs_before_anything_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     artifacts = merged_run(tmp_path / "run")
-    monkeypatch.setattr(mlflow, "find_spec", lambda name: None if name == "sqlalchemy" else find_spec(name))
+
+    def without_databases(name: str) -> ModuleSpec | None:
+        return None if name == "sqlalchemy" else find_spec(name)
+
+    monkeypatch.setattr(mlflow, "find_spec", without_databases)
     exporter = exporter_to(place, artifacts)
 
     assert "pip install mlflow" in (exporter.missing() or "")

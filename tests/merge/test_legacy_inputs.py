@@ -15,6 +15,7 @@ from merge.command import merge_paths
 from merge.counting import Counting
 from merge.generation import Reporting
 from merge.projection_check import ProjectionState, check_projection
+from orchestrate.cli.aggregate import main as aggregate
 from tests.merge.build import answered, fill_all, plan
 from tests.merge.legacy_files import asked, failure, lines, row, write
 
@@ -214,3 +215,14 @@ def test_the_last_class_of_a_rollout_decides_whether_it_counts_as_zero(tmp_path:
     metrics = entries_of(report.target)[0]["agent_metrics"]
     assert (metrics["mean/reward"], metrics["mean_measured/reward"]) == (0.5, 1.0)
     assert metrics["coverage/failures_counted_as_zero"] == 1
+
+
+def test_the_words_that_nemo_gym_takes_are_taken(tmp_path: Path) -> None:
+    write(tmp_path / "r.jsonl", [row(0), row(1)], inventory=[asked(0), asked(1)])
+    out = tmp_path / "out.jsonl"
+
+    assert aggregate(["--input-glob", str(tmp_path / "r*.jsonl"), "--output", str(out), "--no-health-check"]) == 0
+
+    assert sorted(path.name for path in tmp_path.glob("out*")) == [
+        "out.jsonl", "out_aggregate_metrics.json", "out_coverage.json", "out_merge.json", "out_merge.lock",
+    ]  # fmt: skip
