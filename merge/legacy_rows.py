@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import zlib
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +20,8 @@ from collector.outcomes import FailureClass
 
 T = TypeVar("T")
 _ADVICE: Final = "Restore the file, or leave it out."
+#: Where a row names nobody.
+NO_NAME: Final = -1
 
 
 class AgentRef(msgspec.Struct, frozen=True):
@@ -88,21 +92,77 @@ class InventoryRow(_Stamped, frozen=True, kw_only=True):
         return bytes(self.params.input) if self.params else b""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a row stands. ``length`` and ``checksum`` count a newline even where the file's last line has none."""
-
-    path: Path
-    line: int
+class _Line(NamedTuple):
+    number: int
     offset: int
-    length: int
-    checksum: int
+    data: bytes
+    is_whole: bool
 
-    def read(self) -> bytes:
-        """The row's bytes, newline included."""
-        with self.path.open("rb", buffering=0) as file:
-            data = os.pread(file.fileno(), self.length, self.offset)
-        return data if data.endswith(b"\n") else data + b"\n"
+
+class Names:
+    """Names by number: a million rows share some few."""
+
+    def __init__(self) -> None:
+        self.all: list[str] = []
+        self._numbers: dict[str, int] = {}
+
+    def number(self, name: str | None) -> int:
+        """The number of ``name``, NO_NAME without one."""
+        if name is None:
+            return NO_NAME
+        number = self._numbers.setdefault(name, len(self.all))
+        if number == len(self.all):
+            self.all.append(name)
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class ResultColumns:
+    """The result rows of one file, in its order: row ``i`` is line ``i + 1``. About 60 bytes a row, whatever it weighs.
+
+    ``lengths`` and ``checksums`` count a newline even where the file's last line has none. Agents and servers are names by
+    number.
+    """
+
+    keys: array[int] = field(default_factory=lambda: array("q"))
+    offsets: array[int] = field(default_factory=lambda: array("q"))
+    lengths: array[int] = field(default_factory=lambda: array("q"))
+    checksums: array[int] = field(default_factory=lambda: array("q"))
+    #: NaN where a row has none.
+    rewards: array[float] = field(default_factory=lambda: array("d"))
+    masked: bytearray = field(default_factory=bytearray)
+    truncated: bytearray = field(default_factory=bytearray)
+    agents: array[int] = field(default_factory=lambda: array("i"))
+    servers: array[int] = field(default_factory=lambda: array("i"))
+
+    def add(self, row: ResultRow, line: _Line, names: Names) -> None:
+        """Take the row in ``line``."""
+        self.keys.append(row.key)
+        self.offsets.append(line.offset)
+        self.lengths.append(len(line.data))
+        self.checksums.append(zlib.crc32(line.data))
+        self.rewards.append(math.nan if row.reward is None else float(row.reward))
+        self.masked.append(row.mask_sample is True)
+        self.truncated.append(row.is_truncated)
+        self.agents.append(names.number(row.agent))
+        self.servers.append(names.number(row.server))
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryColumns:
+    """The inventory rows of one file, in its order, and where each stands; their questions are read when they are needed."""
+
+    keys: array[int] = field(default_factory=lambda: array("q"))
+    agents: array[int] = field(default_factory=lambda: array("i"))
+    offsets: array[int] = field(default_factory=lambda: array("q"))
+    lengths: array[int] = field(default_factory=lambda: array("q"))
+
+    def add(self, row: InventoryRow, line: _Line, names: Names) -> None:
+        """Take the row in ``line``."""
+        self.keys.append(row.key)
+        self.agents.append(names.number(row.agent))
+        self.offsets.append(line.offset)
+        self.lengths.append(len(line.data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +170,14 @@ class LegacyFile:
     """One rollouts path with the companions that are there, read once. ``notes`` are for people."""
 
     path: Path
-    results: list[tuple[ResultRow, Place]] = field(default_factory=list[tuple[ResultRow, Place]])
-    failures: list[FailureRow] = field(default_factory=list[FailureRow])
+    #: Where the inventory is, if there is one.
+    inventory_path: Path
     #: None: there is no inventory, so nobody knows what was expected.
-    inventory: list[InventoryRow] | None = None
+    inventory: InventoryColumns | None
+    #: Those that its columns count.
+    names: Names = field(default_factory=Names)
+    results: ResultColumns = field(default_factory=ResultColumns)
+    failures: list[FailureRow] = field(default_factory=list[FailureRow])
     notes: list[str] = field(default_factory=list[str])
 
 
@@ -124,21 +188,26 @@ _inventory: Final = msgspec.json.Decoder(InventoryRow)
 
 def read_legacy_file(path: Path, failures: Path, inventory: Path) -> LegacyFile:
     """The three files as they are. Raises CorruptArtifactError for a line that is no row; a torn last one is passed over."""
-    found = LegacyFile(path, inventory=[] if inventory.is_file() else None)
+    found = LegacyFile(path, inventory, InventoryColumns() if inventory.is_file() else None)
     for row, line in _rows_of(path, _results, "result", found.notes):
-        found.results.append((row, Place(path, line.number, line.offset, len(line.data), zlib.crc32(line.data))))
+        found.results.add(row, line, found.names)
     if failures.is_file():
         found.failures.extend(row for row, _ in _rows_of(failures, _failures, "failure", found.notes))
     if found.inventory is not None:
-        found.inventory.extend(row for row, _ in _rows_of(inventory, _inventory, "inventory", found.notes))
+        for row, line in _rows_of(inventory, _inventory, "inventory", found.notes):
+            found.inventory.add(row, line, found.names)
     return found
 
 
-class _Line(NamedTuple):
-    number: int
-    offset: int
-    data: bytes
-    is_whole: bool
+def question_in(line: bytes) -> bytes:
+    """The question of the inventory row in ``line``, which was read before."""
+    return rows.parse_part(_inventory, line).question
+
+
+def row_at(file: int, offset: int, length: int) -> bytes:
+    """The row there in the open ``file``, newline included."""
+    data = os.pread(file, length, offset)
+    return data if data.endswith(b"\n") else data + b"\n"
 
 
 def _rows_of(path: Path, decoder: msgspec.json.Decoder[T], what: str, notes: list[str]) -> Iterator[tuple[T, _Line]]:
