@@ -23,6 +23,8 @@ from merge.table import RowTable
 MISSING_ANSWER: Final = "no_answer"
 #: Votes of so many repeats are counted for all tasks at once, in time that grows with the square of the repeats.
 _FEW_REPEATS: Final = 64
+#: Tasks whose votes are counted at once: what that takes on the way is some hundred bytes a task and repeat.
+_TASKS_AT_ONCE: Final = 4096
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
@@ -198,11 +200,13 @@ def _running_votes(scores: _Samples, answers: Integers) -> Floats:
 
 
 def _running_votes_of_zeros_and_ones(scores: _Samples, answers: Integers) -> Floats:
-    """The same for all tasks at once: sums of zeros and ones are exact in whatever order."""
+    """The same for many tasks at once: sums of zeros and ones are exact in whatever order."""
     found = np.zeros(len(scores.values))
     for count in np.unique(scores.counts).tolist():
-        places = scores.starts[scores.counts == count][:, np.newaxis] + np.arange(count)
-        found[places] = _votes_of_equal_tasks(answers[places], scores.values[places])
+        starts = scores.starts[scores.counts == count]
+        for begin in range(0, len(starts), _TASKS_AT_ONCE):
+            places = starts[begin : begin + _TASKS_AT_ONCE, np.newaxis] + np.arange(count)
+            found[places] = _votes_of_equal_tasks(answers[places], scores.values[places])
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,9 @@ def test_votes_counted_together_are_those_of_each_task(tasks: list[list[tuple[in
     rewards = np.array([reward for task in tasks for _, reward in task])
     numbers = np.repeat(np.arange(len(tasks)), [len(task) for task in tasks])
 
-    together = passes._running_votes(passes._samples(numbers, rewards), answers)
+    with pytest.MonkeyPatch.context() as patch:
+        # As it is with many thousand tasks.
+        patch.setattr(passes, "_TASKS_AT_ONCE", 3)
+        together = passes._running_votes(passes._samples(numbers, rewards), answers)
 
     assert together.tolist() == [vote for task in tasks for vote in passes._votes_of_task(task)]
