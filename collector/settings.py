@@ -26,6 +26,7 @@ from pydantic.config import JsonDict
 from collector.addresses import check_secretless
 from collector.errors import ConfigError
 from collector.sampling import range_problem
+from collector.setting_kinds import Count, Repeats, Seconds, refuse_bool
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -71,39 +72,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     return value
-
-
-def _refuse_bool(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("must be a number, not true or false")  # noqa: TRY004 - pydantic turns ValueError into its own
-    return value
-
-
-#: Tasks have no larger numbers, and nobody has more processors, nodes or attempts.
-_MOST: Final = (1 << 31) - 1
-#: More repeats of one task would be prepared for hours before anybody is asked.
-_MOST_REPEATS: Final = 1_000_000
-Count = Annotated[int, BeforeValidator(_refuse_bool), Field(ge=1, le=_MOST)]
-Seconds = Annotated[float, BeforeValidator(_refuse_bool), Field(gt=0, allow_inf_nan=False)]
-
-
-_Repeat = Annotated[int, BeforeValidator(_refuse_bool), Field(ge=1, le=_MOST_REPEATS)]
-
-
-def _once(value: Any) -> Any:
-    return 1 if value is None else value
-
-
-def _kind_of_repeats(value: Any) -> str:
-    return "map" if isinstance(value, dict) else "number"
-
-
-#: A number, or one for each agent of NeMo Gym. Told apart by its form, so that an error is about that form alone.
-Repeats = Annotated[
-    Annotated[_Repeat, Tag("number")] | Annotated[dict[str, _Repeat], Tag("map")],
-    Discriminator(_kind_of_repeats),
-    BeforeValidator(_once),
-]
 
 
 def _named_plugin(value: Any) -> Any:
@@ -223,10 +191,10 @@ class RunSettings(StrictModel):
     num_samples_in_parallel: Count = Field(default=16, json_schema_extra=REPORTING, description="requests in flight at once")
     timeouts: Timeouts = Field(default_factory=Timeouts, json_schema_extra=REPORTING)
     retry: RetrySettings = Field(default_factory=RetrySettings, json_schema_extra=REPORTING)
-    dispatch_budget_s: Annotated[float, BeforeValidator(_refuse_bool), Field(ge=0)] | None = Field(
+    dispatch_budget_s: Annotated[float, BeforeValidator(refuse_bool), Field(ge=0)] | None = Field(
         default=None, json_schema_extra=REPORTING, description="seconds after which nothing new is sent; 0 sends nothing"
     )
-    drain_margin_s: Annotated[float, BeforeValidator(_refuse_bool), Field(ge=0)] | None = Field(
+    drain_margin_s: Annotated[float, BeforeValidator(refuse_bool), Field(ge=0)] | None = Field(
         default=None, json_schema_extra=REPORTING, description="stop when less is left; null: learned from this session"
     )
     dispatch_longest_first: bool = Field(default=False, json_schema_extra=REPORTING)

@@ -25,7 +25,8 @@ from collector.agents.requests import Sender, unusable_reply
 from collector.errors import ConfigError, UnavailableError
 from collector.outcomes import Answer, Completed, Failure, FailureClass, Verdict
 from collector.reverify.regrade import SavedAnswer
-from collector.settings import CONNECTION, REPORTING, RetrySettings, Seconds, Timeouts
+from collector.setting_kinds import Seconds
+from collector.settings import CONNECTION, REPORTING, RetrySettings, Timeouts
 from collector.transport.client import HttpClient
 from collector.transport.exchange import HttpReply
 from collector.verifiers.base import Verifier, VerifierSettings

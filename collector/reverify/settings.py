@@ -10,7 +10,8 @@ from pydantic import Field, model_validator
 from collector.agents.nemo_gym.settings import HeadServer
 from collector.reverify.regrade import SAVED
 from collector.reverify.selection import Mode
-from collector.settings import Count, PlugIn, RetrySettings, RunSettings, StrictModel, Timeouts
+from collector.setting_kinds import Count
+from collector.settings import PlugIn, RetrySettings, RunSettings, StrictModel, Timeouts
 
 
 class ReverifySettings(StrictModel):

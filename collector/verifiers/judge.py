@@ -21,7 +21,8 @@ from collector.agents.parameters import check_numbers, extra_body_of
 from collector.agents.requests import Sender, excerpt, unusable_reply
 from collector.outcomes import Answer, Delivery, Failure, FailureClass, FailureKind, Stage, Verdict
 from collector.prompt import load_prompt
-from collector.settings import CONNECTION, REPORTING, Count, Prompt, RetrySettings, Seconds, Timeouts
+from collector.setting_kinds import Count, Seconds
+from collector.settings import CONNECTION, REPORTING, Prompt, RetrySettings, Timeouts
 from collector.transport.client import HttpClient
 from collector.verifiers import judge_parse
 from collector.verifiers.base import Verifier, VerifierSettings

@@ -11,7 +11,8 @@ from pydantic import Field
 
 from collector.errors import ConfigError
 from collector.outcomes import Answer, Failure, Verdict
-from collector.settings import REPORTING, Count, Seconds
+from collector.setting_kinds import Count, Seconds
+from collector.settings import REPORTING
 from collector.verifiers.base import Verifier, VerifierSettings
 from collector.verifiers.patterns import grading_failed
 from collector.verifiers.rows import text_field_of

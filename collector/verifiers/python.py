@@ -17,7 +17,8 @@ from collector import jsonl
 from collector.errors import ConfigError
 from collector.outcome_checks import is_reserved, is_reward, shown, told
 from collector.outcomes import Answer, Failure, Verdict
-from collector.settings import REPORTING, Seconds
+from collector.setting_kinds import Seconds
+from collector.settings import REPORTING
 from collector.verifiers.base import Verifier, VerifierSettings
 from collector.verifiers.patterns import grading_failed
 

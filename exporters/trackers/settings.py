@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from collector.addresses import check_http, split_address
 from collector.masked import is_credential
-from collector.settings import Seconds
+from collector.setting_kinds import Seconds
 from exporters.base import RunExportConfig, Text
 
 _INSTEAD: Final = "leave them to the environment"

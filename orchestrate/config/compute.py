@@ -6,7 +6,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from collector.settings import Count, StrictModel
+from collector.setting_kinds import Count
+from collector.settings import StrictModel
 from orchestrate.config.values import FlagName, FlagValue, Line, OptionalLine, Walltime
 
 #: Options of sbatch that the submission itself sets; giving them twice would break resuming or finding the job.

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
 from collector.addresses import check_http
-from collector.settings import Count, Seconds, StrictModel
+from collector.setting_kinds import Count, Seconds
+from collector.settings import StrictModel
 from orchestrate.config.values import EnvMap, Line, VariableName
 
 

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from collector.settings import Count, NamedPath, Seconds, StrictModel
+from collector.setting_kinds import Count, Seconds
+from collector.settings import NamedPath, StrictModel
 from orchestrate.config.compute import Compute
 from orchestrate.config.services import Command, ContainerImage, Mount, Service
 from orchestrate.config.values import Duration, EnvMap, Line

@@ -17,7 +17,8 @@ from collector.agents.command.process import CommandProcess
 from collector.agents.command.result import last_words, read_result
 from collector.errors import ConfigError
 from collector.outcomes import Answer, Completed, Delivery, Failure, FailureClass, FailureKind, Stage
-from collector.settings import CONNECTION, REPORTING, RunSettings, Seconds
+from collector.setting_kinds import Seconds
+from collector.settings import CONNECTION, REPORTING, RunSettings
 
 #: A day: longer than the walltime of most partitions, and not for ever.
 DEFAULT_TIMEOUT_S: Final = 86400.0

@@ -8,7 +8,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from collector.agents.base import AgentSettings
-from collector.settings import CONNECTION, REPORTING, Seconds, StrictModel
+from collector.setting_kinds import Seconds
+from collector.settings import CONNECTION, REPORTING, StrictModel
 
 #: The entry of ``agent_map`` and of a ``num_repeats`` map that stands for every row without one of its own.
 DEFAULT_KEY = "_default"
