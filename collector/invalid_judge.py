@@ -18,6 +18,7 @@ from collector.history import History
 from collector.inventory import Inventory
 from collector.manifest import Manifest
 from collector.outcomes import Delivery, Failure, FailureClass, FailureKind, Stage
+from collector.recovered import told_by_row
 
 FLAG: Final = "invalid_judge_response"
 _REASON: Final = "the judge's answer could not be used"
@@ -106,15 +107,7 @@ def migrated_event(line: bytes, *, offset: int, run_id: str) -> Migrated:
     stamp, record = rows.parse_failure(line)
     failure = record.failure
     return Migrated(
-        run_id=run_id,
-        session=-1,
-        seq=-1,
-        at="",
-        rollout_id=stamp.rollout_id,
-        attempt_index=stamp.attempt,
-        offset=offset,
-        length=len(line),
-        checksum=zlib.crc32(line),
+        **told_by_row(stamp, offset, line, run_id),
         failure_class=stamp.failure_class or FailureClass.JUDGE_INVALID,
         kind=failure.failure_kind,
         reason=failure.failure_reason,

@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 from collector import rows
 from collector.events import Failed, Success
 from collector.failure_record import FailureRecord
 from collector.rows import RowStamp
+
+
+def told_by_row(stamp: RowStamp, offset: int, line: bytes, run_id: str) -> dict[str, Any]:
+    """The members of an event that every row tells; who writes the event down knows its session, number and time."""
+    return {
+        "run_id": run_id,
+        "session": -1,
+        "seq": -1,
+        "at": "",
+        "rollout_id": stamp.rollout_id,
+        "attempt_index": stamp.attempt,
+        "offset": offset,
+        "length": len(line),
+        "checksum": zlib.crc32(line),
+    }
 
 
 def success_event(stamp: RowStamp, offset: int, line: bytes, run_id: str) -> Success:
@@ -16,15 +32,7 @@ def success_event(stamp: RowStamp, offset: int, line: bytes, run_id: str) -> Suc
         raise ValueError("a failed attempt in the file of results")
     saved = rows.parse_verdict(line)
     return Success(
-        run_id=run_id,
-        session=-1,
-        seq=-1,
-        at="",
-        rollout_id=stamp.rollout_id,
-        attempt_index=stamp.attempt,
-        offset=offset,
-        length=len(line),
-        checksum=zlib.crc32(line),
+        **told_by_row(stamp, offset, line, run_id),
         reward=saved.reward,
         masked=saved.mask_sample,
         truncated=saved.is_truncated,
@@ -35,15 +43,7 @@ def success_event(stamp: RowStamp, offset: int, line: bytes, run_id: str) -> Suc
 def failed_event(record: FailureRecord, stamp: RowStamp, offset: int, line: bytes, run_id: str) -> Failed:
     """The event that a sidecar row should have had."""
     return Failed(
-        run_id=run_id,
-        session=-1,
-        seq=-1,
-        at="",
-        rollout_id=stamp.rollout_id,
-        attempt_index=stamp.attempt,
-        offset=offset,
-        length=len(line),
-        checksum=zlib.crc32(line),
+        **told_by_row(stamp, offset, line, run_id),
         failure_class=stamp.failure_class or record.failure.failure_kind or "agent_request_failed",
         kind=record.failure.failure_kind,
         terminal=record.failure.terminal,
