@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
+from itertools import accumulate
 from pathlib import Path
 
 from collector.durable import names, writing
@@ -15,6 +17,9 @@ from collector.durable import names, writing
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 #: Pieces that Linux takes in one call.
 _MOST_PIECES = 1024
+#: Bytes after which another call is cheaper: for a longer one Linux looks for as much memory in one piece, which a virtual
+#: machine may first have to ask its host for.
+_MOST_BYTES = 1 << 19
 
 
 def publish(path: Path, data: bytes, *, mode: int | None = None, fence: Callable[[], None] | None = None) -> None:
@@ -131,15 +136,19 @@ class StagedFile:
 
     def write_at(self, offset: int, lines: Sequence[memoryview]) -> None:
         """Put ``lines`` one after the other from ``offset`` on; forked processes may do so side by side, each at its place."""
-        for begin in range(0, len(lines), _MOST_PIECES):
-            group = lines[begin : begin + _MOST_PIECES]
-            size = sum(map(len, group))
-            written = os.pwritev(self._descriptor, group, offset)
-            if written < size:
-                rest = memoryview(b"".join(group))
-                while written < size:
-                    written += os.pwrite(self._descriptor, rest[written:], offset + written)
-            offset += size
+        ends = list(accumulate(map(len, lines), initial=0))
+        begin = 0
+        while begin < len(lines):
+            end = bisect_right(ends, ends[begin] + _MOST_BYTES, begin + 2, min(begin + _MOST_PIECES, len(lines)) + 1) - 1
+            self._write_group(offset + ends[begin], lines[begin:end], ends[end] - ends[begin])
+            begin = end
+
+    def _write_group(self, offset: int, group: Sequence[memoryview], size: int) -> None:
+        written = os.pwritev(self._descriptor, group, offset)
+        if written < size:
+            rest = memoryview(b"".join(group))
+            while written < size:
+                written += os.pwrite(self._descriptor, rest[written:], offset + written)
 
     def read_range(self, offset: int, length: int) -> bytes:
         """``length`` bytes from ``offset``, fewer when the file ends before."""

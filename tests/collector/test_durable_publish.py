@@ -118,3 +118,30 @@ def test_a_full_disk_is_told_with_the_file_that_it_did_not_take(
         durable.publish(path, b"{}")
 
     assert refused.value.filename == str(path if failing == 1 else tmp_path)
+
+
+@pytest.mark.parametrize("most", [1 << 30, 3])
+def test_pieces_of_any_size_and_number_land_where_they_belong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Many short ones, one longer than a call, and a system that writes only ``most`` bytes a call."""
+    calls: list[int] = []
+
+    def pwritev(descriptor: int, pieces: list[memoryview], offset: int) -> int:
+        calls.append(sum(map(len, pieces)))
+        return os.pwrite(descriptor, b"".join(pieces)[:most], offset)
+
+    monkeypatch.setattr("collector.durable.publication.os.pwritev", pwritev)
+    lengths = [1] * 2500 + [0, 700_000, 7] + [4_183] * 300
+    lines = [memoryview(bytes([65 + number % 26]) * length) for number, length in enumerate(lengths)]
+    path = tmp_path / "x"
+
+    with durable.staged(path) as file:
+        file.write_at(2, lines)
+        file.write_at(0, [memoryview(b"ab")])
+        file.write_at(0, [])
+
+    assert path.read_bytes() == b"ab" + b"".join(lines)
+    # A longer call makes Linux look for as much memory in one piece; a single row cannot be divided.
+    assert max(calls) == 700_000
+    assert sorted(calls)[-2] <= 1 << 19
