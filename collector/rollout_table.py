@@ -25,7 +25,7 @@ class HistoryError(ValueError):
 
 
 class RolloutTable:
-    """The columns. Memory: about 50 bytes a rollout, whatever the rows weigh; 6 of them without what is known of its row."""
+    """The columns. Memory: about 55 bytes a rollout, whatever the rows weigh; 6 of them without what is known of its row."""
 
     def __init__(self, expected: int, *, keeps_rows: bool = True) -> None:
         self.codes = bytearray(expected)
@@ -48,7 +48,7 @@ class RolloutTable:
         self.lengths: array[int] = array("q", [0]) * size
         self.checksums: array[int] = array("L", [0]) * size
         self.rewards: array[float] = array("d", [math.nan]) * size
-        self.elapsed: array[float] = array("f", [math.nan]) * size
+        self.elapsed: array[float] = array("d", [math.nan]) * size
 
     def forget_rows(self) -> None:
         """Keep from now on only what dispatching and the counts need: the columns of rows become empty."""

@@ -104,21 +104,21 @@ def read_attempts(shards: Iterable[ShardView]) -> AttemptFigures:
     for shard in shards:
         figures.truncated += shard.coverage.truncated
         journal = shard.marks.get(shard.artifacts.journal)
-        if journal is not None:
+        if shard.elapsed is not None:
+            figures.selected_s.extend(shard.elapsed)
+        elif journal is not None:
             _read_shard(figures, shard, journal.size_bytes)
     return figures
 
 
 def _read_shard(figures: AttemptFigures, shard: ShardView, journal_size: int) -> None:
-    # In nearly every shard each attempt has a row that was selected, and nothing needs to be looked up.
-    is_plain = shard.coverage.attempts == len(shard.rows)
-    selected = np.sort([] if is_plain else np.asarray(shard.rows.offsets))
+    selected = np.sort(np.asarray(shard.rows.offsets))
     # By rollout, the answers that were not selected: a later attempt may have graded one of them again.
     known: dict[str, set[str]] = {}
     with shard.artifacts.rollouts.open("rb") as results, shard.artifacts.failures.open("rb") as failures:
         for event in _outcomes(shard.artifacts.journal, journal_size):
             is_success = event.event == _SUCCESS
-            is_selected = is_plain or (is_success and _holds(selected, event.offset))
+            is_selected = is_success and _holds(selected, event.offset)
             if event.elapsed_s is not None:
                 (figures.selected_s if is_selected else figures.other_s).append(event.elapsed_s)
             is_in_table = is_selected and not event.masked

@@ -18,6 +18,7 @@ from collector.durable import FileId
 from collector.errors import CorruptArtifactError, RefusedError
 from collector.history import History
 from collector.manifest import Manifest
+from collector.outcomes import RolloutState
 from collector.settings import RetrySettings
 from collector.store import RolloutStore
 from merge.select import SelectedRows, select_rows
@@ -59,6 +60,8 @@ class ShardView:
     failures: dict[int, str]
     #: Keys of rollouts whose latest attempt has no outcome, or that had none, rising.
     missing: array[int]
+    #: Seconds of all attempts where each of them has an unmasked row that was selected; None: the journal is to be asked.
+    elapsed: array[float] | None = None
 
     def is_unchanged(self) -> bool:
         """Whether all files of the shard are the ones that were read."""
@@ -103,18 +106,30 @@ def _read_once(artifacts: RunArtifacts, retry: RetrySettings) -> ShardView:
         # A rollout that was planned anew is the other shard's.
         ordered = _keys_of(keys, codes != Code.MOVED)
         _check_distinct(ordered, artifacts)
+        coverage, selected = store.coverage(retry), select_rows(keys, history)
         return ShardView(
             artifacts=artifacts,
             manifest=store.manifest,
-            coverage=store.coverage(retry),
+            coverage=coverage,
             keys=ordered,
-            rows=select_rows(keys, history),
+            rows=selected,
             rewards=array("d", np.asarray(history.rewards)[codes == Code.MEASURED].tobytes()),
             state_sha256=_digest(history),
             marks=marks,
             failures={keys[index]: name for index, name in history.classes.items()},
             missing=_keys_of(keys, np.isin(codes, _WITHOUT_OUTCOME)),
+            elapsed=_elapsed_of(history) if _is_plain(history, coverage, selected) else None,
         )
+
+
+def _is_plain(history: History, coverage: Coverage, selected: SelectedRows) -> bool:
+    is_each_selected = coverage.attempts == len(selected) and not history.late_events
+    return is_each_selected and not coverage.states[RolloutState.MASKED]
+
+
+def _elapsed_of(history: History) -> array[float]:
+    seconds = np.asarray(history.elapsed)
+    return array("d", seconds[~np.isnan(seconds)].tobytes())
 
 
 def _keys_of(keys: array[int], chosen: npt.NDArray[np.bool_]) -> array[int]:

@@ -142,3 +142,20 @@ def test_bars_reach_from_one_end_of_all_floats_to_the_other() -> None:
     assert found is not None
     assert sum(found.counts) == 1502
     assert mean_of([1.7e308, 1.7e308]) == 1.7e308
+
+
+@pytest.mark.parametrize("masked", [0, 1])
+def test_seconds_are_the_recorded_ones_to_the_last_digit(tmp_path: Path, masked: int) -> None:
+    """Of attempts that took weeks, with the journal's own row of each at hand and, beside a masked one, read again."""
+    made = plan(tmp_path / "b", shards=1, tasks=3, repeats=1)
+    (shard,) = fill_all(made, lambda task, _: answered(1.0, masked=task < masked))
+    seconds = [2419200.123, 1209600.457, 0.789]
+    journal = shard.journal.read_text().split('"elapsed_s":0.5')
+    shard.journal.write_text("".join(f'{part}"elapsed_s":{s}' for part, s in zip(journal, seconds, strict=False)) + journal[-1])
+
+    merge_paths([made.directory], made.merged.rollouts)
+
+    figures = metrics_of(made.merged.rollouts)["perf_summary"]
+    assert figures["attempts/elapsed_s/count"] == 3
+    assert figures["attempts/elapsed_s/max"] == 2419200.123
+    assert figures["attempts/elapsed_s/mean"] == math.fsum(seconds) / 3
