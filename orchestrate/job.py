@@ -158,7 +158,7 @@ class Job:
 
         self._say("waiting for the services")
         probe = ModelProbe(self.shards[0].settings(), self.plan.config.driver.policy_model)
-        return await unless_stopped(_true(services.wait_ready(probe)), self.stops.master) is not None
+        return await unless_stopped(_true(services.wait_ready(probe, self._say)), self.stops.master) is not None
 
     async def _collect(self, services: ServiceGroup) -> None:
         """Collect what is left, so many shards at once as the configuration says. Raises ServiceError when a service ends."""

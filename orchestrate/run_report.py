@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from pydantic import Field
 
 from collector.coverage import Coverage
 from collector.settings import StrictModel
 from exporters.ledger import Standing
 from orchestrate.scheduler import JobFact, Knowledge
+from orchestrate.service_waits import ServiceWait
 
 
 class ShardReport(StrictModel):
@@ -25,6 +28,8 @@ class ShardReport(StrictModel):
     detail: str = ""
     #: Seconds since the shard's last journal event; null before its first.
     age_s: float | None = None
+    #: The services that its running job waits for, as the job tells them.
+    waits: list[ServiceWait] = Field(default_factory=list[ServiceWait])
     #: Why the shard's files cannot be read.
     trouble: str | None = None
 
@@ -72,6 +77,16 @@ class BenchmarkReport(StrictModel):
     def age_s(self) -> float | None:
         """Seconds since anything happened in one of the shards; None before the first event."""
         return min((shard.age_s for shard in self.shards if shard.age_s is not None), default=None)
+
+    @property
+    def waits_by_service(self) -> dict[str, list[ServiceWait]]:
+        """The services that running jobs wait for, with the wait of each job."""
+        # A packed job stands there once for each of its shards.
+        of_job = {shard.job_id: shard.waits for shard in self.shards if shard.waits}
+        found: dict[str, list[ServiceWait]] = {}
+        for wait in chain.from_iterable(of_job.values()):
+            found.setdefault(wait.service, []).append(wait)
+        return found
 
     @property
     def left_alone(self) -> list[ShardReport]:

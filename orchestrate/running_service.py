@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
@@ -21,12 +21,11 @@ from orchestrate.job_tasks import end_all
 from orchestrate.placing import ANY_ADDRESS, Site, find_site, taken
 from orchestrate.ports import free_port, is_listened_on, is_taken
 from orchestrate.service_command import command_of, model_name
+from orchestrate.waiting import Waiting
 
 HOST: Final = "127.0.0.1"
 #: The variable that names the GPUs which a process sees.
 DEVICES: Final = "CUDA_VISIBLE_DEVICES"
-#: Seconds between two questions to a service that is not ready.
-PROBE_PAUSE_S: Final = 0.5
 #: Lines of a service's log that its error shows.
 _LAST_LINES: Final = 12
 #: How often another port is tried for a service that was not the first at its own.
@@ -59,8 +58,6 @@ class RunningService:
         #: Where it runs when that is another node; known once it was started.
         self._site: Site | None = None
         self._environ = environ
-        #: Why it was not ready when it was asked last.
-        self._reason = "nothing was asked yet"
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -108,9 +105,12 @@ class RunningService:
             process.kill()
             process.wait()
 
-    async def wait_ready(self, probe: Probe) -> None:
+    async def wait_ready(self, probe: Probe, say: Callable[[str], None] = lambda _line: None) -> None:
         """Return when the model answers. Raises ServiceError when the process ends, or is not ready in its time."""
-        answer = asyncio.create_task(self._until_answered(probe))
+        waiting = Waiting(self.name, self.endpoint, self.service.ready_timeout_s, say)
+        health = self.service.health_check
+        health_url = f"http://{self.address}:{self.port}{health.path}" if health else None
+        answer = asyncio.create_task(waiting.until_ready(probe, health_url))
         # A port that was given to somebody else may take a question and never answer it.
         end = asyncio.create_task(self.watch())
         try:
@@ -118,18 +118,11 @@ class RunningService:
             # First of all: what answered may be another one than a service that ended.
             self.check_alive()
             if not answer.done():
-                raise self._error(f"was not ready within {self.service.ready_timeout_s:g} s ({self._reason})")
+                raise self._error(f"was not ready within {self.service.ready_timeout_s:g} s ({waiting.reason})")
             answer.result()
             self.was_ready = True
         finally:
             await end_all([answer, end])
-
-    async def _until_answered(self, probe: Probe) -> None:
-        health = self.service.health_check
-        health_url = f"http://{self.address}:{self.port}{health.path}" if health else None
-        while (reason := await probe(self.name, self.endpoint, health_url)) is not None:
-            self._reason = reason
-            await asyncio.sleep(PROBE_PAUSE_S)
 
     def check_alive(self) -> None:
         """Raise ServiceError with the last log lines when the process has ended, with whatever exit code."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -14,7 +14,8 @@ from orchestrate.config.pools import Placement
 from orchestrate.config.services import CommandService, ExternalService, VllmService
 from orchestrate.config.values import resolve_env
 from orchestrate.endpoint import Endpoint, Probe
-from orchestrate.running_service import DEVICES, PROBE_PAUSE_S, RunningService
+from orchestrate.running_service import DEVICES, RunningService
+from orchestrate.waiting import Waiting
 
 
 class ServiceGroup:
@@ -36,10 +37,16 @@ class ServiceGroup:
     async def __aexit__(self, *exc: object) -> None:
         await self._stack.aclose()
 
-    async def wait_ready(self, probe: Probe) -> None:
-        """Return when every service answers, those of others included. Raises ServiceError for the first that will not."""
-        waits = [service.wait_ready(probe) for service in self._running.values()]
-        waits += [_wait_external(name, endpoint, probe, limit_s) for name, (endpoint, limit_s) in self._external.items()]
+    async def wait_ready(self, probe: Probe, say: Callable[[str], None] = lambda _line: None) -> None:
+        """Return when every service answers, those of others included. Raises ServiceError for the first that will not.
+
+        ``say`` is told who is waited for, where and why.
+        """
+        waits = [service.wait_ready(probe, say) for service in self._running.values()]
+        waits += [
+            _wait_external(name, Waiting(name, endpoint, limit_s, say), probe, limit_s)
+            for name, (endpoint, limit_s) in self._external.items()
+        ]
         await _first_error(waits)
 
     def check_alive(self) -> None:
@@ -101,15 +108,12 @@ def group_of(
     return ServiceGroup(running, external)
 
 
-async def _wait_external(name: str, endpoint: Endpoint, probe: Probe, limit_s: float) -> None:
-    reason = "nothing was asked yet"
+async def _wait_external(name: str, waiting: Waiting, probe: Probe, limit_s: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(limit_s):
-            while (answer := await probe(name, endpoint, None)) is not None:
-                reason = answer
-                await asyncio.sleep(PROBE_PAUSE_S)
+            await waiting.until_ready(probe)
             return
-    raise ServiceError(f"did not answer within {limit_s:g} s ({reason}).", "Check its url.", f"service {name}")
+    raise ServiceError(f"did not answer within {limit_s:g} s ({waiting.reason}).", "Check its url.", f"service {name}")
 
 
 async def _first_error(waits: Sequence[Coroutine[Any, Any, None]]) -> None:

@@ -33,6 +33,7 @@ from orchestrate.submissions import (
     read_submissions,
     unanswered_or_refused,
 )
+from orchestrate.waiting_jobs import with_waits
 
 #: Seconds that somebody at a prompt waits for the scheduler; what the files say is shown in any case.
 _LOOK_S: Final = 5.0
@@ -59,6 +60,8 @@ def report(run: RunDir, *, benchmark: str | None = None) -> RunReport:
         benchmarks=[
             _with_submissions(
                 _with_endings(_benchmark(run, plan, item, known=shards, jobs=newest[item.name], facts=facts), run, item),
+                run,
+                item,
                 submissions,
                 finisher_state=_state_of(finishers.get(item.name, {}), facts),
             )
@@ -75,7 +78,12 @@ def _with_endings(found: BenchmarkReport, run: RunDir, benchmark: BenchmarkPlan)
 
 
 def _with_submissions(
-    found: BenchmarkReport, submissions: Sequence[Submission], *, finisher_state: str | None
+    found: BenchmarkReport,
+    run: RunDir,
+    benchmark: BenchmarkPlan,
+    submissions: Sequence[Submission],
+    *,
+    finisher_state: str | None,
 ) -> BenchmarkReport:
     unfinished = {shard.index for shard in found.shards if not shard.final}
     troubles = [
@@ -83,7 +91,8 @@ def _with_submissions(
         for submission in unanswered_or_refused(submissions, found.name)
         if (indexes := sorted(unfinished & set(submission.prepared.indexes)))
     ]
-    return found.model_copy(update={"finisher_state": finisher_state, "submission_troubles": troubles})
+    shards = with_waits(found.shards, run, benchmark, submissions)
+    return found.model_copy(update={"finisher_state": finisher_state, "submission_troubles": troubles, "shards": shards})
 
 
 def _shard_range(indexes: Sequence[int]) -> str:

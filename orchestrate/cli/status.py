@@ -7,7 +7,7 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from collector.counted import counted
+from collector.counted import agreeing, counted
 from orchestrate.cli.parser import CommandParser
 from orchestrate.run_words import SUBMITTED_WORDS
 
@@ -108,6 +108,7 @@ def _details(benchmark: BenchmarkReport, report: RunReport, *, each_shard: bool,
     coverage = benchmark.coverage
     parts = [f"{benchmark.name}: {line}" for line in [states_of(coverage), *warnings_of(coverage)]] if coverage else []
     parts += [f"{benchmark.name}: {trouble}" for trouble in benchmark.submission_troubles]
+    parts += [f"{benchmark.name}: {line}" for line in _waiting(benchmark, with_ages=with_ages)]
     parts += [f"{benchmark.name}: {line}" for line in _left_alone(benchmark, report)]
     if benchmark.merged is not None:
         notes = ["partial: what was unfinished then is not in it"] if benchmark.merged_partially else []
@@ -121,6 +122,23 @@ def _details(benchmark: BenchmarkReport, report: RunReport, *, each_shard: bool,
         for export in benchmark.exports
     ]
     return [*parts, *_shards(benchmark, each_shard=each_shard, with_ages=with_ages)]
+
+
+def _waiting(benchmark: BenchmarkReport, *, with_ages: bool) -> list[str]:
+    """Which services running jobs wait for. Jobs of one service stand together: each may have it at a port of its own."""
+    from orchestrate.cli.tables import age_text
+
+    lines: list[str] = []
+    for service, waits in benchmark.waits_by_service.items():
+        jobs = len(waits)
+        longest = max(waits, key=lambda wait: wait.waited_s)
+        places = list(dict.fromkeys(wait.address for wait in waits))
+        where = places[0] if len(places) == 1 else f"{places[0]} and {counted(len(places) - 1, 'other address')}"
+        so_far = f", {age_text(longest.waited_s)} so far" if with_ages else ""
+        reason = f": {longest.reason}" if longest.reason else ""
+        who = f"{counted(jobs, 'job')} {agreeing(jobs, 'wait')} for service {service} at {where}"
+        lines.append(f"{who}{so_far}, {age_text(longest.limit_s)} at most{reason}")
+    return lines
 
 
 def _left_alone(benchmark: BenchmarkReport, report: RunReport) -> list[str]:
@@ -173,7 +191,6 @@ def _state(shard: ShardReport) -> str:
 
 def _shards(benchmark: BenchmarkReport, *, each_shard: bool, with_ages: bool) -> list[str]:
     from orchestrate.cli.tables import age_text, table
-    from orchestrate.refusals import explained
     from orchestrate.scheduler import Knowledge
 
     shown = benchmark.shards if each_shard or len(benchmark.shards) <= _SHARDS_SHOWN else []
@@ -186,7 +203,7 @@ def _shards(benchmark: BenchmarkReport, *, each_shard: bool, with_ages: bool) ->
             age_text(shard.age_s) if with_ages else "",
             shard.job_id or "-",
             # Why the scheduler could not be asked is said once, below.
-            shard.trouble or (explained(shard.detail) if shard.knowledge is Knowledge.KNOWN else ""),
+            shard.trouble or (_note(shard) if shard.knowledge is Knowledge.KNOWN else ""),
         ]
         for shard in shown
     ]
@@ -194,3 +211,10 @@ def _shards(benchmark: BenchmarkReport, *, each_shard: bool, with_ages: bool) ->
         rows = [[*row[:4], *row[5:]] for row in rows]
     header = ["  shard", "state", "done", "sessions", *(["last event"] if with_ages else []), "job", ""]
     return [table(header, rows)] if rows else []
+
+
+def _note(shard: ShardReport) -> str:
+    from orchestrate.refusals import explained
+
+    waits = f"waits for service {', '.join(wait.service for wait in shard.waits)}" if shard.waits else ""
+    return "; ".join(filter(None, [explained(shard.detail), waits]))

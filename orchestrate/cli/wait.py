@@ -8,6 +8,8 @@ from collections.abc import Callable
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Final
 
+from collector.counted import agreeing, counted
+
 if TYPE_CHECKING:
     from collector.artifacts import RunArtifacts
     from orchestrate.run_report import BenchmarkReport, RunReport
@@ -82,7 +84,11 @@ def _progress(benchmark: BenchmarkReport) -> str:
     done = sum(shard.completed for shard in benchmark.shards)
     failed = sum(shard.failed for shard in benchmark.shards)
     trouble = f", {failed} failing" if failed else ""
-    return f"{benchmark.name} {done}/{benchmark.expected}{trouble}"
+    waits = [
+        f", {counted(len(waits), 'job')} {agreeing(len(waits), 'wait')} for service {service} at {waits[0].address}"
+        for service, waits in benchmark.waits_by_service.items()
+    ]
+    return f"{benchmark.name} {done}/{benchmark.expected}{trouble}{''.join(waits)}"
 
 
 def final_text(found: RunReport) -> str:

@@ -154,7 +154,7 @@ class _Endings(ServiceGroup):
         super().__init__({}, {"policy": (Endpoint("http://127.0.0.1:1/v1", "test-model"), 1.0)})
         self._before_the_end = before_the_end
 
-    async def wait_ready(self, probe: object) -> None:
+    async def wait_ready(self, probe: object, say: object = None) -> None:
         """They are."""
 
     async def watch(self) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,3 +76,31 @@ def test_a_failure_that_would_repeat_itself_is_not_requeued(project: Project, sl
     slurm.wait_for(lambda: slurm.state(job) == "FAILED", 60)
 
     assert (slurm.job(job)["Restarts"], slurm.job(job)["ExitCode"]) == ("0", "5:0")
+
+
+def test_a_job_that_waits_for_a_server_is_told_with_how_long_and_waits_anew_after_a_preemption(
+    project: Project, slurm: SlurmCluster
+) -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{held.getsockname()[1]}/v1"
+        project.config["services"] = {"policy": {"type": "external", "url": url, "served_model_name": "test-model"}}
+        project.benchmark("math", tasks=2)
+        project.submit()
+
+        def wait() -> dict[str, Any] | None:
+            (shard,) = project.status()["benchmarks"][0]["shards"]
+            return next((wait for wait in shard["waits"] if wait["reason"]), None)
+
+        first = slurm.wait_for(wait, 60)
+        job = job_id(project)
+        with slurm.preempt(4):
+            slurm.wait_for(lambda: slurm.state(job) == "PENDING")
+            assert wait() is None
+        slurm.start_now(job)
+        again = slurm.wait_for(wait, 60)
+
+    assert first is not None
+    assert again is not None
+    assert first["address"] == again["address"] == url
+    assert first["since"] < again["since"]
