@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -60,6 +60,9 @@ class _Row(msgspec.Struct, frozen=True):
     judge_output_tokens: Any = None
 
 
+#: Figures of at least one number, which rise.
+_Figures: TypeAlias = Callable[[Sequence[float]], Metrics]
+
 _events: Final = msgspec.json.Decoder(_Outcome)
 _rows: Final = msgspec.json.Decoder(_Row)
 
@@ -85,12 +88,10 @@ class AttemptFigures:
     def metrics(self, table: RowTable) -> Metrics:
         """``attempts/*`` over all attempts, ``selected/*`` over the rows of ``table``, and the count of truncated answers."""
         metrics: Metrics = {"selected/truncated": self.truncated}
-        metrics.update(_seconds("attempts/elapsed_s", self.selected_s + self.other_s))
-        metrics.update(_seconds("selected/elapsed_s", self.selected_s))
+        metrics.update(_of_both("elapsed_s", _seconds, self.selected_s, self.selected_s + self.other_s))
         for name in TOKENS:
             selected = present(table.column(name)) if name in table.fields else array("d")
-            metrics.update(_tokens(f"selected/{name}", selected))
-            metrics.update(_tokens(f"attempts/{name}", selected + self._others(name)))
+            metrics.update(_of_both(name, _tokens, selected, selected + self._others(name)))
         return metrics
 
     def _others(self, name: str) -> array[float]:
@@ -184,16 +185,18 @@ def _add(tokens: dict[str, array[float]], found: dict[str, float]) -> None:
         tokens[name].append(value)
 
 
-def _seconds(name: str, values: array[float]) -> Metrics:
-    if not values:
-        return {}
-    ordered = in_order(values)
-    shown = {f"{name}/{label}": quantile(ordered, fraction) for label, fraction in _QUANTILES.items()}
-    return {f"{name}/mean": mean_of(ordered), **shown, f"{name}/max": ordered[-1], f"{name}/count": len(ordered)}
+def _of_both(name: str, figures: _Figures, selected: array[float], every: array[float]) -> Metrics:
+    """The figures of selected rows and of all attempts, which are nearly always the same."""
+    of_selected = figures(in_order(selected)) if selected else {}
+    of_every = of_selected if len(every) == len(selected) else figures(in_order(every))
+    metrics: Metrics = {f"attempts/{name}/{label}": value for label, value in of_every.items()}
+    return {**metrics, **{f"selected/{name}/{label}": value for label, value in of_selected.items()}}
 
 
-def _tokens(name: str, values: array[float]) -> Metrics:
-    if not values:
-        return {}
-    ordered = in_order(values)
-    return {f"{name}/mean": mean_of(ordered), f"{name}/median": quantile(ordered, 0.5), f"{name}/total": sum(ordered)}
+def _seconds(ordered: Sequence[float]) -> Metrics:
+    shown = {label: quantile(ordered, fraction) for label, fraction in _QUANTILES.items()}
+    return {"mean": mean_of(ordered), **shown, "max": ordered[-1], "count": len(ordered)}
+
+
+def _tokens(ordered: Sequence[float]) -> Metrics:
+    return {"mean": mean_of(ordered), "median": quantile(ordered, 0.5), "total": sum(ordered)}

@@ -65,7 +65,7 @@ def _summary(values: Sequence[float]) -> Summary:
         return Summary(mean, high, low, low, 0.0 if count > 1 else None)
     middle = count // 2
     median = ordered[middle] if count % 2 else halfway(ordered[middle - 1], ordered[middle])
-    return Summary(mean, high, low, median, _deviation(ordered, mean, count - 1))
+    return Summary(mean, high, low, median, _deviation(ordered, Spread(mean, low, high), count - 1))
 
 
 def in_order(values: Sequence[float]) -> Sequence[float]:
@@ -92,15 +92,24 @@ def deviation(values: Sequence[float], *, of_population: bool = False) -> float 
     divisor = len(values) - (not of_population)
     if divisor < 1:
         return None
-    if min(values) == max(values):
+    low, high = min(values), max(values)
+    if low == high:
         # The mean of equal values is rounded; they do not differ from it.
         return 0.0
-    return _deviation(values, mean_of(values), divisor)
+    return _deviation(values, Spread(mean_of(values), low, high), divisor)
 
 
-def _deviation(values: Sequence[float], mean: float, divisor: int) -> float:
-    """The root of the squared distances from ``mean``, summed up and divided; not all ``values`` are equal."""
-    low, high = min(values), max(values)
+class Spread(NamedTuple):
+    """The mean of a sample and its ends."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def _deviation(values: Sequence[float], spread: Spread, divisor: int) -> float:
+    """The root of the squared distances from the mean, summed up and divided; not all ``values`` are equal."""
+    mean, low, high = spread
     if not (_SHORT < high - low < _LONG):
         return _slow_deviation(values, is_population=divisor == len(values))
     if low >= -_WHOLE_UP_TO and high <= _WHOLE_UP_TO and (sums := _whole_sums(values)) is not None:

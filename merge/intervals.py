@@ -48,10 +48,12 @@ def range_of(smallest: float, largest: float) -> Range:
 def mean_interval(values: Sequence[float], possible: Range = ANYTHING) -> Interval | None:
     """The interval of the mean of ``values``; None for fewer than two, which say nothing of their spread."""
     std = deviation(values)
-    if std is None:
-        return None
-    reach = t_quantile(len(values) - 1) * std / math.sqrt(len(values))
-    mean = mean_of(values)
+    return None if std is None else interval_of(mean_of(values), std, len(values), possible)
+
+
+def interval_of(mean: float, std: float, count: int, possible: Range = ANYTHING) -> Interval:
+    """The interval of the ``mean`` of ``count`` values, at least two, with the sample deviation ``std``."""
+    reach = t_quantile(count - 1) * std / math.sqrt(count)
     return possible.clip(Interval(mean - reach, mean + reach))
 
 

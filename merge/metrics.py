@@ -16,7 +16,7 @@ import numpy as np
 
 from collector import rows
 from merge.figures import NO_FIGURES, Summary, in_order, mean_of, quantile, summarize
-from merge.intervals import mean_interval, range_of
+from merge.intervals import interval_of, range_of
 from merge.table import RowTable
 
 Metrics: TypeAlias = dict[str, float | int | None]
@@ -72,8 +72,7 @@ def across_repeats(repeats: Sequence[dict[str, Any]]) -> Metrics:
         if summary is None:
             continue
         figures = summary._asdict()
-        figures["se"] = None if summary.std is None else summary.std / math.sqrt(len(values))
-        figures["ci_low_95"], figures["ci_high_95"] = mean_interval(values, range_of(min(values), max(values))) or (None, None)
+        figures["se"], figures["ci_low_95"], figures["ci_high_95"] = _uncertainty(summary, len(values))
         metrics.update({f"{figure}_across_repeats/{name}": value for figure, value in figures.items()})
     return metrics
 
@@ -150,15 +149,23 @@ def names_of(field: str) -> tuple[str, ...]:
 
 
 def _repeat_summary(name: str, values: Sequence[float]) -> Metrics:
-    metrics = _summary_of(name, values)
-    std = metrics[f"std/{name}"]
     ordered = in_order(values)
-    metrics[f"sem/{name}"] = None if std is None else std / math.sqrt(len(values))
+    summary = summarize(ordered)
+    metrics: Metrics = dict(zip(names_of(name), summary or NO_FIGURES, strict=True))
+    sem, low, high = _uncertainty(summary, len(ordered)) if summary else (None, None, None)
+    metrics[f"sem/{name}"] = sem
     metrics[f"p25/{name}"] = quantile(ordered, 0.25) if ordered else None
     metrics[f"p75/{name}"] = quantile(ordered, 0.75) if ordered else None
-    interval = mean_interval(ordered, range_of(ordered[0], ordered[-1])) if ordered else None
-    metrics[f"ci_low_95/{name}"], metrics[f"ci_high_95/{name}"] = interval or (None, None)
+    metrics[f"ci_low_95/{name}"], metrics[f"ci_high_95/{name}"] = low, high
     return metrics
+
+
+def _uncertainty(summary: Summary, count: int) -> tuple[float, float, float] | tuple[None, None, None]:
+    """The standard error of the mean of ``count`` values and its interval's ends; None for one value."""
+    if summary.std is None:
+        return None, None, None
+    interval = interval_of(summary.mean, summary.std, count, range_of(summary.min, summary.max))
+    return summary.std / math.sqrt(count), interval.low, interval.high
 
 
 def _bounds(rewards: Sequence[float], expected: int | None) -> tuple[float, float] | tuple[None, None]:
