@@ -24,7 +24,7 @@ from urllib.request import urlopen
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from bench.processes import Cost, cpu_of, free_port, measure  # noqa: E402
+from bench.processes import Cost, apart, cpu_of, free_port, measure  # noqa: E402
 from bench.shards import make_shards  # noqa: E402
 
 #: Seconds that NeMo Gym's server may take to import what it needs.
@@ -83,7 +83,7 @@ def main() -> None:
     found: dict[str, list[Cost]] = {}
     try:
         run = options.dir / "run"
-        make_shards(run, rows=options.rows, shards=options.shards, repeats=4)
+        apart(make_shards, run, rows=options.rows, shards=options.shards, repeats=4)
         turns = [(sys.executable, "instant_server.py", "NeMo Gym, metrics not computed")] * options.rounds
         if options.with_metrics:
             turns.append((str(Path(gym).with_name("python")), "metrics_server.py", "NeMo Gym, with its metrics"))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shlex
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,15 @@ class Cost(NamedTuple):
     wall_s: float
     cpu_s: float
     peak_mb: float
+
+
+def apart(work: Callable[..., object], *arguments: object, **named: object) -> None:
+    """Do ``work`` in a process of its own: the peak of whatever is started afterwards begins at what its parent holds."""
+    process = multiprocessing.get_context("fork").Process(target=work, args=arguments, kwargs=named)
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise SystemExit(f"the work before the measurement ended with {process.exitcode}")
 
 
 def measure(command: Sequence[str], output: Path | str = os.devnull, env: Mapping[str, str] | None = None) -> Cost:
