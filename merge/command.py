@@ -56,10 +56,9 @@ def merge_paths(
     reporting = reporting or Reporting()
     check_plugins(reporting.plugins)
     runs = find_runs(inputs)
-    places = [target, partial_name(target)] if allow_partial else [target]
-    for place in places:
-        check_target(place, runs)
-        check_replaced(place, runs)
+    # A whole result with its rows takes the place of the partial one, which goes.
+    places = [target, partial_name(target)] if with_rows or allow_partial else [target]
+    _check_places(places, runs)
     generation = _planned(runs, retry or RetrySettings(), reporting, allow_partial=allow_partial)
     _check_finished(generation, allow_partial=allow_partial)
     generation.agents()
@@ -69,8 +68,7 @@ def merge_paths(
     receipt = None
     whole = RunArtifacts(whole_name(target))
     with waiting_lock(whole.merge_lock, timeout_s=wait_s):
-        check_target(target, runs)
-        check_replaced(target, runs)
+        _check_places(places, runs)
         if with_rows:
             if not generation.is_partial and whole == merged:
                 withdraw_partial(whole)
@@ -78,6 +76,12 @@ def merge_paths(
         else:
             publish_reports(merged, generation)
     return MergeReport(target, receipt, generation.coverage, generation.is_expected_known, _notes(generation))
+
+
+def _check_places(places: Sequence[Path], runs: Sequence[RunArtifacts]) -> None:
+    for place in places:
+        check_target(place, runs)
+        check_replaced(place, runs)
 
 
 def _planned(runs: Sequence[RunArtifacts], retry: RetrySettings, reporting: Reporting, *, allow_partial: bool) -> Generation:

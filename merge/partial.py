@@ -13,6 +13,7 @@ from collector import durable, jsonl
 from collector.artifacts import RunArtifacts
 from collector.coverage import Coverage
 from collector.outcomes import RolloutState
+from merge.told import told_beside
 
 #: States that only an outcome can bring about, whatever the settings of retries.
 _RECORDED: Final = (RolloutState.MEASURED, RolloutState.MASKED, RolloutState.UNSCORED)
@@ -53,9 +54,12 @@ def is_current(published: RunArtifacts, now: Coverage) -> bool:
 def withdraw_partial(merged: RunArtifacts) -> None:
     """Remove the partial result that the whole one at ``merged`` is about to replace. The caller holds the merge lock.
 
-    Its receipt goes first: what a crash leaves is no result. The ledger of its exports stays, since they took place.
+    Its receipt goes first: what a crash leaves is no result. Its coverage goes last, and tells until then whose rows those
+    are: rows that nothing tells of are somebody's own, and stay. The ledger of its exports stays, since they took place.
     """
     partial = RunArtifacts(partial_name(merged.rollouts))
-    reports = (partial.aggregate, partial.coverage, partial.health, partial.verdicts, partial.config)
-    for path in (partial.receipt, *reports, partial.rollouts):
+    if told_beside(partial) is None:
+        return
+    reports = (partial.aggregate, partial.health, partial.verdicts, partial.config)
+    for path in (partial.receipt, *reports, partial.rollouts, partial.coverage):
         durable.remove(path)

@@ -61,7 +61,8 @@ def merge_when_final(
     generation = plan_generation(inputs, read_shards(inputs.artifacts, retry))
     if generation.is_partial and not allow_partial:
         return MergeOutcome(MergeState.WAITING, generation.coverage)
-    places = [merged.rollouts, partial_name(merged.rollouts)] if allow_partial else [merged.rollouts]
+    # A whole result takes the place of the partial one, which goes.
+    places = (merged.rollouts, partial_name(merged.rollouts))
     for place in places:
         check_target(place, inputs.artifacts)
     with waiting_lock(merged.merge_lock, timeout_s=wait_s):

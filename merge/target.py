@@ -12,7 +12,9 @@ from collector.durable import FileId
 from collector.errors import GymEvalError, RefusedError
 from collector.manifest import Manifest, read_manifest
 from merge.legacy import RUN
+from merge.replaceable import check_replaceable
 from merge.sources import is_companion
+from merge.told import told_beside
 
 _ELSEWHERE: Final = "Use another output path; nothing was changed."
 #: Fields that a row has once it was asked; a row without any of them, but with text to ask, is of a dataset.
@@ -26,8 +28,10 @@ _BYTES: Final = 8 << 20
 def check_target(target: Path, sources: Sequence[RunArtifacts]) -> None:
     """Raise RefusedError unless writing ``target`` leaves every input, and every other run, as it is. Reads only."""
     _check_kind(target)
+    for path in _published_beside(target):
+        check_replaceable(path, _tag_of(path, target))
     resolved = durable.real_path(target)
-    for place in dict.fromkeys((target, resolved)):
+    for place in _places_of(target):
         _refuse_companions(place)
     for source in sources:
         _refuse_alias(target, resolved, source)
@@ -41,8 +45,8 @@ def check_replaced(target: Path, sources: Sequence[RunArtifacts]) -> None:
     its coverage tells whose it is. What has neither may be what a crash left, and is replaced unless it holds what is to be
     answered.
     """
-    for place in dict.fromkeys((target, durable.real_path(target))):
-        told = _told_beside(RunArtifacts(place))
+    for place in _places_of(target):
+        told = told_beside(RunArtifacts(place))
         if told is not None and not _is_earlier(told, RunArtifacts(place), sources):
             whose = f"run {told.get('run_id')}, benchmark {told.get('benchmark')}"
             raise RefusedError(f"the target is the merged result of others ({whose}).", _ELSEWHERE, target)
@@ -82,6 +86,18 @@ def _check_kind(target: Path) -> None:
         raise RefusedError(f"{ancestor} is no directory.", _ELSEWHERE, target)
 
 
+def _places_of(target: Path) -> list[Path]:
+    """Where something is replaced, as rollouts paths: ``target``, and what it and its reports lead to as links."""
+    links = [path for path in _published_beside(target) if path.is_symlink()]
+    led_to = [(durable.real_path(path), _tag_of(path, target)) for path in links]
+    others = [place.with_name(place.name.removesuffix(tag) + target.suffix) for place, tag in led_to]
+    return list(dict.fromkeys((target, durable.real_path(target), *others)))
+
+
+def _tag_of(path: Path, target: Path) -> str:
+    return path.name.removeprefix(target.stem)
+
+
 def _refuse_companions(place: Path) -> None:
     present = [path.name for path in RunArtifacts(place).recovery_companions_present()] or _in_other_case(place)
     if present:
@@ -102,6 +118,8 @@ def _refuse_alias(target: Path, resolved: Path, source: RunArtifacts) -> None:
         what = "an input" if same == source.rollouts else f"{same.name}, a companion of an input"
         raise RefusedError(f"the target is {what}.", _ELSEWHERE, target)
     written = set(map(Path.absolute, _written_beside(target))) & set(map(Path.absolute, files_of(source)))
+    linked = [durable.real_path(path) for path in _published_beside(target) if path.is_symlink()]
+    written |= {path for path in files_of(source) for place in linked if _is_same(place, path)}
     if written:
         names = ", ".join(sorted(path.name for path in written))
         raise RefusedError(f"the target's companions would replace those of an input: {names}.", _ELSEWHERE, target)
@@ -109,8 +127,12 @@ def _refuse_alias(target: Path, resolved: Path, source: RunArtifacts) -> None:
 
 def _written_beside(target: Path) -> Iterable[Path]:
     merged = RunArtifacts(target)
-    reports = (merged.health, merged.verdicts)
-    return (merged.coverage, merged.aggregate, merged.receipt, merged.exports, *reports, merged.merge_lock)
+    return (*_published_beside(target), merged.exports, merged.health, merged.verdicts, merged.merge_lock)
+
+
+def _published_beside(target: Path) -> Iterable[Path]:
+    merged = RunArtifacts(target)
+    return (merged.coverage, merged.aggregate, merged.receipt)
 
 
 def _is_same(resolved: Path, path: Path) -> bool:
@@ -137,25 +159,6 @@ def _manifest_at(path: Path) -> Manifest | None:
         return read_manifest(path)
     except (GymEvalError, OSError):
         return None
-
-
-def _told_beside(merged: RunArtifacts) -> dict[str, Any] | None:
-    """What says whose result stands at ``merged``: its receipt, or the coverage of one without; None for neither."""
-    receipt = _record_at(merged.receipt)
-    if receipt is not None:
-        return receipt
-    # Other programs write coverages, too; those say nothing of a run.
-    coverage = _record_at(merged.coverage) or {}
-    return coverage if {"run_id", "benchmark"} <= coverage.keys() else None
-
-
-def _record_at(path: Path) -> dict[str, Any] | None:
-    """The record as far as it can be read, of whichever format; None for one that says nothing."""
-    try:
-        value = jsonl.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def _is_earlier(told: dict[str, Any], merged: RunArtifacts, sources: Sequence[RunArtifacts]) -> bool:

@@ -22,6 +22,7 @@ from merge.health.tally import Tally
 from merge.health.tasks import arrange, mark_duplicates, number_tasks, view_tasks
 from merge.leftovers import sweep_leftovers
 from merge.lock import waiting_lock
+from merge.replaceable import check_replaceable
 
 NO_CHECKS: frozenset[Check] = frozenset()
 
@@ -69,15 +70,18 @@ def check_health(artifacts: RunArtifacts, *, ignored: frozenset[Check] = NO_CHEC
     """Check the rows of ``artifacts`` and publish both reports, the verdicts first.
 
     A run with a journal shows the row of each selected attempt, any other file all of its rows. Raises NotFoundError without
-    rows, CorruptArtifactError for a journal that cannot be read, UnavailableError when the disk fails. Changes no other file.
+    rows, RefusedError for a report that would replace another file, CorruptArtifactError for a journal that cannot be read,
+    UnavailableError when the disk fails. Changes no other file.
     """
     if not artifacts.rollouts.is_file():
         raise NotFoundError("there is no such rollouts file.", "Name one, or the directory of a run.", artifacts.rollouts)
+    for path in (artifacts.verdicts, artifacts.health):
+        check_replaceable(path, path.name.removeprefix(artifacts.rollouts.stem))
     try:
         return _check(artifacts, ignored, workers)
     except OSError as error:
-        where = artifacts.rollouts if error.filename is None else error.filename
-        raise UnavailableError(f"the health check cannot go on: {error.strerror}.", "Nothing was changed.", where) from error
+        where = artifacts.rollouts if error.filename is None else durable.asked_for(str(error.filename))
+        raise UnavailableError(f"the health check cannot go on: {error.strerror}.", "No row was changed.", where) from error
 
 
 def _check(artifacts: RunArtifacts, ignored: frozenset[Check], workers: int | None) -> HealthReport:

@@ -30,6 +30,8 @@ def main(argv: list[str]) -> int:
     from merge.compare_load import load_side
     from merge.compare_report import encode_json, encode_markdown
     from merge.gate import GateState, judge, parse_gate
+    from merge.replaceable import check_replaceable
+    from orchestrate.output_place import check_place
 
     gates = [parse_gate(text) for text in args.gate]
     base = load_side(_place(args.base, args.benchmark), args.agent)
@@ -38,9 +40,13 @@ def main(argv: list[str]) -> int:
     results = [judge(gate, comparison) for comparison in comparisons for gate in gates]
     as_json = encode_json(comparisons, results)
     folder: Path = args.output_dir or sides[-1].path.parent
+    reports = {"compare_report.json": as_json, "compare_report.md": encode_markdown(comparisons, results)}
+    for name in reports:
+        check_place(folder / name)
+        check_replaceable(folder / name, name)
     durable.make_dir(folder)
-    durable.publish(folder / "compare_report.json", as_json)
-    durable.publish(folder / "compare_report.md", encode_markdown(comparisons, results))
+    for name, data in reports.items():
+        durable.publish(folder / name, data)
     print(as_json.decode() if args.json else _as_text(comparisons, results, folder), end="")
     return _GATE_EXIT if any(result.state is not GateState.PASSED for result in results) else 0
 

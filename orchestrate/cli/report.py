@@ -14,6 +14,7 @@ def main(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
     from collector import durable
     from collector.errors import RefusedError, UnavailableError
+    from merge.replaceable import check_replaceable
     from orchestrate.output_place import check_place
     from orchestrate.report.charts import check_library
     from orchestrate.report.gather import gather
@@ -26,6 +27,7 @@ def main(argv: list[str]) -> int:
         # A report must not land on a run's own file by a slip of the hand.
         raise RefusedError("a report's name ends in .html.", "Choose another name for -o.", target)
     check_place(target)
+    check_replaceable(target, target.suffix)
     run = gather(args.run, content=args.content)
     made_at = datetime.now(UTC).isoformat(sep=" ", timespec="minutes")
     page = render_page(run, content=args.content, version=package_version(), made_at=made_at)
