@@ -18,6 +18,7 @@ from itertools import chain, islice
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkContext, SpawnContext
 from multiprocessing.process import BaseProcess
+from multiprocessing.util import Finalize
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -101,6 +102,8 @@ class _Pool:
         self._lines: list[Connection] = []
         self._drivers: list[threading.Thread] = []
         self._is_over = False
+        # An error that ends the program keeps whoever waits for results alive, and the program waits for its processes.
+        self._at_exit = Finalize(None, self.end, exitpriority=0)
 
     def start(self, context: ForkContext | SpawnContext, workers: int) -> None:
         """Start ``workers``, or none when one of them cannot be started."""
@@ -151,6 +154,7 @@ class _Pool:
     def end(self) -> None:
         """End all workers, whatever they are at: two must not be at one item. What has no result by then never gets one."""
         self._is_over = True
+        self._at_exit.cancel()
         for worker in self._workers:
             # Not SIGTERM: one that has not begun yet would take it as this process does.
             worker.kill()

@@ -140,6 +140,24 @@ def test_processes_that_help_die_with_the_merge(tmp_path: Path) -> None:
         time.sleep(0.01)
 
 
+UNCAUGHT = """
+from merge.fan_out import share_out
+found = share_out(abs, range(-9, 0), alone=2, workers=2)
+next(found)
+raise ValueError("of whoever wanted the results")
+"""
+
+
+def test_a_program_that_ends_with_an_error_waits_for_no_helper() -> None:
+    """Its traceback kept the results that nobody asked for any more, and the helpers waited for work for ever."""
+    done = subprocess.run(
+        [sys.executable, "-c", UNCAUGHT], cwd=jobs.ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert done.returncode == 1
+    assert done.stderr.endswith("ValueError: of whoever wanted the results\n")
+
+
 FORKLESS = """
 import os, sys
 from merge.fan_out import share_out
