@@ -16,6 +16,7 @@ import orjson
 
 #: Nineteen digits or more may not fit 64 bits: the exact parser decides.
 _LONG_INTEGER = b"0" * 19
+_POINT = ord(".")
 #: Makes every digit a zero: with it a search costs a tenth of what a regular expression does.
 _DIGITS_ALIKE = bytes.maketrans(b"0123456789", b"0" * 10)
 #: Deeper JSON is refused: orjson writes no more levels, and a parser of the standard library may stop at any further one.
@@ -28,7 +29,7 @@ _BOM = b"\xef\xbb\xbf"
 
 def loads(data: bytes) -> Any:
     """The value that ``data`` says. Raises ValueError for anything that is not strict JSON in UTF-8, NaN included."""
-    if _LONG_INTEGER not in data.translate(_DIGITS_ALIKE):
+    if not _may_hold_long_integer(data):
         try:
             return orjson.loads(data)
         except orjson.JSONDecodeError as error:
@@ -40,6 +41,15 @@ def loads(data: bytes) -> Any:
         raise ValueError(_TOO_DEEP) from error
     _check_depth(value)
     return value
+
+
+def _may_hold_long_integer(data: bytes) -> bool:
+    alike = data.translate(_DIGITS_ALIKE)
+    place = alike.find(_LONG_INTEGER)
+    # The digits of a fraction are no integer, and a file of figures is full of long ones.
+    while place > 0 and alike[place - 1] == _POINT:
+        place = alike.find(_LONG_INTEGER, place + len(_LONG_INTEGER))
+    return place >= 0
 
 
 def dumps(value: Any) -> bytes:

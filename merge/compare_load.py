@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from collector import jsonl
 from collector.artifacts import RunArtifacts
@@ -16,6 +19,10 @@ from merge.metrics import REWARD
 
 _METRICS_END: Final = "_aggregate_metrics.json"
 _MEAN: Final = "mean/"
+_NO_METRICS: Final = "not a metrics file: it is a list of one object an agent."
+#: Its entries, and a list in one of them, not yet read.
+_file: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_list: Final = msgspec.json.Decoder(list[msgspec.Raw])
 #: Counts are whole numbers that a float of another reader holds, too.
 _MOST: Final = 1 << 53
 
@@ -78,33 +85,48 @@ def _metrics_path(named: Path) -> Path:
     return path
 
 
-def _entries(path: Path) -> list[tuple[str, dict[str, Any]]]:
+def _entries(path: Path) -> list[tuple[str, dict[str, msgspec.Raw]]]:
     try:
-        value = jsonl.loads(path.read_bytes())
+        entries = _file.decode(path.read_bytes())
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise CorruptArtifactError(path, 0, _NO_METRICS) from error
     except ValueError as error:
         raise CorruptArtifactError(path, 0, f"not JSON ({error}).") from error
-    entries = value if isinstance(value, list) else []
-    found = [(_agent_of(entry), entry) for entry in entries if isinstance(entry, dict)]
-    if not found or len(found) < len(entries):
-        raise CorruptArtifactError(path, 0, "not a metrics file: it is a list of one object an agent.")
-    return found
+    if not entries:
+        raise CorruptArtifactError(path, 0, _NO_METRICS)
+    return [(_agent_of(entry, path), entry) for entry in entries]
 
 
-def _agent_of(entry: dict[str, Any]) -> str:
-    reference = entry.get("agent_ref")
+def _agent_of(entry: Mapping[str, msgspec.Raw], path: Path) -> str:
+    reference = _member(entry, "agent_ref", path)
     name = reference.get("name") if isinstance(reference, dict) else None
     return name if isinstance(name, str) else "agent"
 
 
-def _side(path: Path, entry: dict[str, Any]) -> Side:
-    overall = {**_numbers(entry.get("key_metrics"), path), **_numbers(entry.get("agent_metrics"), path)}
+def _member(entry: Mapping[str, msgspec.Raw], name: str, path: Path) -> Any:
+    """What ``entry`` says there; None where it says nothing."""
+    return _value(entry[name], path) if name in entry else None
+
+
+def _value(raw: msgspec.Raw, path: Path) -> Any:
+    try:
+        return jsonl.loads(bytes(raw))
+    except ValueError as error:
+        raise CorruptArtifactError(path, 0, f"not JSON ({error}).") from error
+
+
+def _side(path: Path, entry: Mapping[str, msgspec.Raw]) -> Side:
+    overall = {
+        **_numbers(_member(entry, "key_metrics", path), path),
+        **_numbers(_member(entry, "agent_metrics", path), path),
+    }
     low, high = overall.get("coverage/reward_lower_bound"), overall.get("coverage/reward_upper_bound")
-    digest = entry.get("source_digest")
+    digest = _member(entry, "source_digest", path)
     return Side(
         path=path,
-        agent=_agent_of(entry),
+        agent=_agent_of(entry, path),
         source_digest=digest if isinstance(digest, str) else "",
-        is_partial=entry.get("partial") is True,
+        is_partial=_member(entry, "partial", path) is True,
         expected=_count(overall, "coverage/expected", path),
         scored=_count(overall, "coverage/scored", path),
         bounds=None if low is None or high is None else (low, high),
@@ -121,23 +143,33 @@ def _count(overall: Mapping[str, float], name: str, path: Path) -> int | None:
     return None if value is None else int(value)
 
 
-def _tasks(groups: object, path: Path) -> dict[str, dict[int, float]]:
+def _tasks(groups: msgspec.Raw | None, path: Path) -> dict[str, dict[int, float]]:
     tasks: dict[str, dict[int, float]] = {REWARD: {}}
-    for group in groups if isinstance(groups, list) else []:
+    # One after the other: all of a large run at once would take six times the memory of their text.
+    for group in map(_value, _parts(groups), repeat(path)):
         number = group.get("_ng_task_index") if isinstance(group, dict) else None
         if not isinstance(number, int):
             continue
-        for name, value in _numbers(group, path).items():
-            if name.startswith(_MEAN):
-                tasks.setdefault(name.removeprefix(_MEAN), {})[number] = value
+        for name, value in _numbers(group, path, only=_MEAN).items():
+            tasks.setdefault(name.removeprefix(_MEAN), {})[number] = value
     return tasks
 
 
-def _numbers(values: object, path: Path) -> dict[str, float]:
+def _parts(groups: msgspec.Raw | None) -> list[msgspec.Raw]:
+    try:
+        return [] if groups is None else _list.decode(groups)
+    except msgspec.ValidationError:
+        return []
+
+
+def _numbers(values: object, path: Path, *, only: str = "") -> dict[str, float]:
+    """The numbers among ``values`` whose names begin with ``only``."""
     if not isinstance(values, dict):
         return {}
     found: dict[str, float] = {
-        name: value for name, value in values.items() if isinstance(value, int | float) and not isinstance(value, bool)
+        name: value
+        for name, value in values.items()
+        if name.startswith(only) and isinstance(value, int | float) and not isinstance(value, bool)
     }
     for name, value in found.items():
         if not is_reward(value):
