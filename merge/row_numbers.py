@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -15,7 +14,6 @@ from merge.row_blocks import RowBlock
 from merge.row_decoders import COST, COSTS, Object, decode_any, number_names, usage_of
 from merge.row_plans import ExactPlan, RowPlans
 
-_LARGEST: Final = sys.float_info.max
 #: Marks in the column of answers: the row has none, and there is no row at all.
 NO_ANSWER: Final = 0
 NO_ROW: Final = 1
@@ -226,7 +224,8 @@ def _answer_number(answer: object) -> int:
         raise _ExactReaderNeededError
     if isinstance(answer, int | float):
         # The hash of -1 is that of -2: numbers are told apart by what they look like.
-        number = hash(("number", repr(float(answer)) if abs(answer) < _LARGEST else str(answer)))
+        held = _float_of(answer)
+        number = hash(("number", str(answer) if held is None else repr(held)))
     elif isinstance(answer, list):
         number = hash(b",".join(bytes(m) if isinstance(m, msgspec.Raw) else jsonl.dumps(m) for m in answer))
     else:
@@ -236,4 +235,12 @@ def _answer_number(answer: object) -> int:
 
 def _plain_numbers(values: dict[str, Any]) -> dict[str, float]:
     # A number beyond the range of a float is none that a mean could be made of.
-    return {jsonl.escaped(name): float(values[name]) for name in number_names(values) if abs(values[name]) < _LARGEST}
+    return {jsonl.escaped(name): number for name in number_names(values) if (number := _float_of(values[name])) is not None}
+
+
+def _float_of(number: float) -> float | None:
+    """``number`` as a float; None where none holds it. An integer a little above the largest one is that one, rounded."""
+    try:
+        return float(number)
+    except OverflowError:
+        return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
+import sys
 from array import array
 from fractions import Fraction
 from pathlib import Path
@@ -20,7 +21,8 @@ from merge.command import merge_paths
 from merge.figures import deviation, mean_of, quantile, summarize
 from merge.groups import group_metrics
 from merge.intervals import difference_interval
-from merge.row_numbers import RowNumbers
+from merge.row_blocks import RowBlock
+from merge.row_numbers import NumberReader, RowNumbers
 from merge.table import RowTable
 from orchestrate.cli.compare import main as compare
 from orchestrate.cli.report import main as report
@@ -127,6 +129,21 @@ def test_figures_of_all_tasks_at_once_are_those_of_each(tasks: list[list[float]]
 
 def _numbers(keys: list[int], column: list[float], answers: list[int]) -> RowNumbers:
     return RowNumbers(array("q", keys), array("q"), array("q", answers), False, {"loss": array("d", column)}, array("q"), {})
+
+
+LARGEST = repr(sys.float_info.max)
+
+
+@pytest.mark.parametrize("number", [LARGEST, f"-{LARGEST}", str(int(float(LARGEST))), str(int(float(LARGEST)) + 1), "1e308"])
+@pytest.mark.parametrize("beside", ['"x"', '"\\ud800"'], ids=["plain", "lone-surrogate"])
+def test_the_largest_number_is_one_whatever_stands_beside_it(number: str, beside: str) -> None:
+    """A row with a lone surrogate was measured in the coverage, and its reward of the largest float was in no mean."""
+    lines = [f'{{"reward": {number}, "extracted_answer": {answer}, "x": {beside}}}' for answer in (number, float(number))]
+
+    found = NumberReader().read(RowBlock([0, 1], [memoryview(line.encode()) for line in lines]))
+
+    assert found.columns["reward"].tolist() == [float(number)] * 2
+    assert found.answers[0] == found.answers[1]
 
 
 def test_an_interval_of_huge_differences_is_a_number() -> None:
