@@ -21,7 +21,7 @@ from merge.plugins import check_plugins
 from merge.read_shards import read_shards
 from merge.receipt import Receipt
 from merge.sources import are_legacy, find_runs, read_source
-from merge.target import check_replaced, check_target
+from merge.target import check_names, check_replaced, check_target
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ def merge_paths(
     reporting = reporting or Reporting()
     check_plugins(reporting.plugins)
     runs = find_runs(inputs)
+    check_names(target, runs)
     # A whole result with its rows takes the place of the partial one, which goes.
     places = [target, partial_name(target)] if with_rows or allow_partial else [target]
     _check_places(places, runs)

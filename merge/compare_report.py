@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
 import orjson
 
+from collector.visible import visible
 from merge.compare import Comparison, Flip, MetricDifference
 from merge.compare_load import Side
 from merge.gate import GateResult
@@ -25,19 +27,21 @@ def encode_json(comparisons: Sequence[Comparison], gates: Sequence[GateResult]) 
         "candidates": [_candidate(comparison) for comparison in comparisons],
         "gates": [asdict(result) for result in gates],
     }
-    return orjson.dumps(report, option=orjson.OPT_INDENT_2) + b"\n"
+    try:
+        return orjson.dumps(report, option=orjson.OPT_INDENT_2) + b"\n"
+    except TypeError:
+        # A name that is no UTF-8, or a setting beyond 64 bits: here in escapes, and in all its digits.
+        return json.dumps(report, indent=2).encode() + b"\n"
 
 
 def encode_markdown(comparisons: Sequence[Comparison], gates: Sequence[GateResult]) -> bytes:
     """The file's bytes."""
-    lines = ["# Comparison", "", f"Base: `{comparisons[0].base.path}` ({coverage_text(comparisons[0].base)})"]
+    lines = ["# Comparison", "", f"Base: `{visible(str(comparisons[0].base.path))}` ({coverage_text(comparisons[0].base)})"]
     for comparison in comparisons:
         lines += ["", *_section(comparison)]
     if gates:
         lines += ["", "## Gates", "", "| gate | candidate | result | why |", "| --- | --- | --- | --- |"]
-        lines += [
-            f"| {g.gate.metric} at least {g.gate.min_delta:+g} | `{g.candidate}` | **{g.state}** | {g.reason} |" for g in gates
-        ]
+        lines += [_gate_row(result) for result in gates]
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -54,7 +58,7 @@ def settings_text(comparison: Comparison) -> list[str]:
         return ["Settings: not known of both runs, since a manifest is missing."]
     if not changes:
         return ["Settings: the same."]
-    return ["Settings that differ:", *(f"- {change.text}" for change in changes)]
+    return ["Settings that differ:", *(f"- {visible(change.text)}" for change in changes)]
 
 
 def number_text(value: float | None, *, sign: bool = False) -> str:
@@ -73,7 +77,8 @@ def whole_means_text(comparison: Comparison) -> list[str]:
     for reason in dict.fromkeys(metric.means_reason for metric in comparison.metrics if metric.means_reason):
         lines.append(f"Means over all rollouts are not the table's, which count each task once: {reason}.")
         lines += [
-            f"- {metric.metric} over all rollouts: base {number_text(metric.base)}, candidate {number_text(metric.candidate)}"
+            f"- {visible(metric.metric)} over all rollouts: base {number_text(metric.base)}, "
+            f"candidate {number_text(metric.candidate)}"
             for metric in comparison.metrics
             if metric.means_reason == reason
         ]
@@ -83,7 +88,7 @@ def whole_means_text(comparison: Comparison) -> list[str]:
 def _section(comparison: Comparison) -> list[str]:
     candidate = comparison.candidate
     lines = [
-        f"## `{candidate.path}`",
+        f"## `{visible(str(candidate.path))}`",
         "",
         f"{coverage_text(candidate)}; compared {comparison.how}.",
         "",
@@ -116,7 +121,16 @@ def _row(metric: MetricDifference) -> str:
         str(metric.tasks),
         verdict,
     ]
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    return f"| {' | '.join(map(_cell, cells))} |"
+
+
+def _gate_row(found: GateResult) -> str:
+    limit = f"{_cell(found.gate.metric)} at least {found.gate.min_delta:+g}"
+    return f"| {limit} | `{_cell(found.candidate)}` | **{found.state}** | {found.reason} |"
+
+
+def _cell(text: str) -> str:
+    return visible(text).replace("|", "\\|")
 
 
 def _flips(name: str, flips: Sequence[Flip]) -> list[str]:

@@ -7,6 +7,7 @@ point estimate alone would pass by luck half of the time at the limit.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -52,17 +53,28 @@ def parse_gate(text: str) -> Gate:
         value = float(number)
     except ValueError:
         value = math.nan
-    if not metric or name != "min_delta" or not math.isfinite(value):
+    # Python also reads 0_01, which is 1, and the digits of every script.
+    is_plain = number.isascii() and "_" not in number
+    if not is_plain or not metric or name != "min_delta" or not math.isfinite(value):
         raise RequestError(f"no gate: {text!r}.", _USAGE)
     return Gate(metric, value)
 
 
+def judge_all(gates: Sequence[Gate], comparisons: Sequence[Comparison]) -> list[GateResult]:
+    """What each of ``comparisons`` means for each of ``gates``. A metric that no run has is a RequestError, if any has one."""
+    names = dict.fromkeys(metric.metric for comparison in comparisons for metric in comparison.metrics)
+    for gate in gates:
+        if names and gate.metric not in names:
+            raise RequestError(f"no metric {gate.metric!r} to guard.", f"There are: {', '.join(names)}.")
+    return [judge(gate, comparison) for comparison in comparisons for gate in gates]
+
+
 def judge(gate: Gate, comparison: Comparison) -> GateResult:
-    """What ``comparison`` means for ``gate``. A metric that no side has is a RequestError."""
+    """What ``comparison`` means for ``gate``."""
     found = next((metric for metric in comparison.metrics if metric.metric == gate.metric), None)
     if found is None:
-        names = ", ".join(metric.metric for metric in comparison.metrics)
-        raise RequestError(f"no metric {gate.metric!r} to guard.", f"There are: {names}.")
+        # As where only one side measured something: the evidence is missing, and the gate is not wrong.
+        return GateResult(gate, str(comparison.candidate.path), GateState.UNDECIDED, "neither side has it")
     state, reason = GateState.UNDECIDED, found.reason
     if found.verdict is not Verdict.INSUFFICIENT and found.interval is not None:
         low, high = found.interval

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
-from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.counted import counted
 from collector.errors import CorruptArtifactError, GymEvalError
 from collector.settings import RetrySettings
 from merge.legacy import read_legacy
 from merge.publish import Written
-from merge.receipt import InputRecord, OutputRecord, Receipt, file_sha256, read_receipt
+from merge.receipt import InputRecord, OutputRecord, Receipt, file_sha256, name_of_input, read_receipt
 from merge.row_blocks import read_rows
 from merge.shards import ShardView, read_shard
 
@@ -46,7 +43,7 @@ class ProjectionCheck:
 def input_record(view: ShardView, merged: RunArtifacts) -> InputRecord:
     """What the receipt keeps of one shard."""
     return InputRecord(
-        path=_relative(view.artifacts.rollouts, merged),
+        path=name_of_input(view.artifacts.rollouts, merged.rollouts),
         size_bytes=view.marks[view.artifacts.rollouts].size_bytes,
         manifest_sha256=hashlib.sha256(view.manifest.encode()).hexdigest(),
         state_sha256=view.state_sha256,
@@ -127,10 +124,3 @@ def _read_again(inputs: Sequence[RunArtifacts]) -> list[ShardView]:
     if all(artifacts.manifest.exists() for artifacts in inputs):
         return [read_shard(artifacts, retry) for artifacts in inputs]
     return [shard for agent in read_legacy(inputs, retry).agents for shard in agent.shards]
-
-
-def _relative(path: Path, merged: RunArtifacts) -> str:
-    base = durable.real_path(merged.rollouts.parent)
-    whole = durable.real_path(path)
-    # A run's directory can be moved or mounted elsewhere as a whole; its receipt then still finds the shards.
-    return os.path.relpath(whole, base) if whole.is_relative_to(base) else str(whole)

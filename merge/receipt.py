@@ -6,13 +6,14 @@ Published last: while it agrees with the files it names, they are one generation
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Final, Literal
 
 import orjson
 from pydantic import Field, ValidationError
 
-from collector import jsonl
+from collector import durable, jsonl
 from collector.errors import CorruptArtifactError
 from collector.settings import StrictModel
 
@@ -85,6 +86,15 @@ def read_receipt(path: Path) -> Receipt | None:
     except FileNotFoundError:
         return None
     return parse_receipt(data, path)
+
+
+def name_of_input(path: Path, rollouts: Path) -> str:
+    """What the receipt of the merged ``rollouts`` calls the input at ``path``.
+
+    A run's directory can be moved or mounted elsewhere as a whole; its receipt then still finds the shards.
+    """
+    base, whole = durable.real_path(rollouts.parent), durable.real_path(path)
+    return os.path.relpath(whole, base) if whole.is_relative_to(base) else str(whole)
 
 
 def file_sha256(path: Path) -> str:

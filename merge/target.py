@@ -12,6 +12,7 @@ from collector.durable import FileId
 from collector.errors import GymEvalError, RefusedError
 from collector.manifest import Manifest, read_manifest
 from merge.legacy import RUN
+from merge.receipt import name_of_input
 from merge.replaceable import check_replaceable
 from merge.sources import is_companion
 from merge.told import told_beside
@@ -55,6 +56,14 @@ def check_replaced(target: Path, sources: Sequence[RunArtifacts]) -> None:
     line = _unanswered_line(target)
     if line is not None:
         raise RefusedError(f"the target is a dataset: its line {line} has no answer.", _ELSEWHERE, target)
+
+
+def check_names(target: Path, sources: Sequence[RunArtifacts]) -> None:
+    """Raise RefusedError when a receipt at ``target`` could not name one of ``sources``: a pattern finds any name on a disk."""
+    for source in sources:
+        name = name_of_input(source.rollouts, target)
+        if not name.isascii() and jsonl.escaped(name) != name:
+            raise RefusedError("the path is no UTF-8, and a receipt names its inputs in it.", "Rename it.", source.rollouts)
 
 
 def files_of(artifacts: RunArtifacts) -> tuple[Path, ...]:

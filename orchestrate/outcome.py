@@ -14,11 +14,12 @@ from collector.manifest import digest_of, read_manifest
 from collector.outcomes import RolloutState
 from collector.prepare import experiment_of, prepare_shard
 from collector.settings import RunSettings
+from collector.visible import visible
 
 
 def check_outcome(coverage: Coverage, where: str) -> None:
     """Raise NothingMeasuredError or IncompleteError unless every rollout completed and, where a score is meant, one exists."""
-    kinds = ", ".join(f"{kind} {count}" for kind, count in coverage.failures_by_kind.items())
+    kinds = ", ".join(f"{visible(kind)} {count}" for kind, count in coverage.failures_by_kind.items())
     if coverage.is_final and not coverage.measured and not coverage.states.get(RolloutState.UNSCORED, 0):
         raise NothingMeasuredError(f"nothing was measured ({kinds or 'all masked or omitted'}).", "There is no score.", where)
     if not coverage.complete:

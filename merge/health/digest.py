@@ -41,7 +41,8 @@ class Digester:
         """``unit``: what the number of a row counts, by which a finding about it says where it stands in ``file``."""
         self.table = Table()
         self.tally = Tally()
-        self._file = file
+        # A name on a disk need not be UTF-8, and a report is.
+        self._file = jsonl.escaped(file)
         self._unit = unit
         self._ignored = ignored
         #: The outcomes without a finding, and those of them that answers had. One with a finding names its call.

@@ -191,8 +191,8 @@ def tell(report: MergeReport, *, as_json: bool) -> int:
         print(json.dumps({"output": str(report.target), "coverage": coverage, "key_metrics": key}, indent=2))
     else:
         print("\n".join(_lines(report, coverage, merged)))
-        for note in report.notes:
-            print(note, file=sys.stderr)
+    for note in report.notes:
+        print(note, file=sys.stderr)
     if report.is_expected_known or not report.coverage.measured:
         check_outcome(report.coverage, str(report.target))
     return 0

@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     from merge.compare import compare_all
     from merge.compare_load import load_side
     from merge.compare_report import encode_json, encode_markdown
-    from merge.gate import GateState, judge, parse_gate
+    from merge.gate import GateState, judge_all, parse_gate
     from merge.replaceable import check_replaceable
     from orchestrate.output_place import check_place
 
@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
     base = load_side(_place(args.base, args.benchmark), args.agent)
     sides = [load_side(_place(text, args.benchmark), args.agent) for text in args.candidates]
     comparisons = compare_all(base, sides, pair_by_index=args.pair_by_index)
-    results = [judge(gate, comparison) for comparison in comparisons for gate in gates]
+    results = judge_all(gates, comparisons)
     as_json = encode_json(comparisons, results)
     folder: Path = args.output_dir or sides[-1].path.parent
     reports = {"compare_report.json": as_json, "compare_report.md": encode_markdown(comparisons, results)}
@@ -95,13 +95,14 @@ def _place(text: str, benchmark: str | None) -> Path:
 
 
 def _as_text(comparisons: tuple[Comparison, ...], results: list[GateResult], folder: Path) -> str:
+    from collector.visible import visible
     from merge.compare_report import coverage_text, interval_text, number_text, settings_text, whole_means_text
     from orchestrate.cli.tables import path_line, table, terminal_width, wrapped
 
     width = terminal_width()
 
     def side_line(title: str, side: Side) -> str:
-        return path_line(title, str(side.path), f" ({coverage_text(side)})", width)
+        return path_line(title, visible(str(side.path)), f" ({coverage_text(side)})", width)
 
     def fitting(lines: Iterable[str]) -> list[str]:
         return [wrapped(line, width) for line in lines]
@@ -112,7 +113,7 @@ def _as_text(comparisons: tuple[Comparison, ...], results: list[GateResult], fol
         lines += fitting([f"compared   {comparison.how}", *settings_text(comparison)])
         rows = [
             [
-                m.metric,
+                visible(m.metric),
                 number_text(m.paired_base),
                 number_text(m.paired_candidate),
                 number_text(m.delta, sign=True),
@@ -130,6 +131,6 @@ def _as_text(comparisons: tuple[Comparison, ...], results: list[GateResult], fol
             lines += fitting([f"{main_metric.metric}: {main_metric.reason}"])
         if comparison.is_paired:
             lines.append(f"tasks fixed {len(comparison.fixed)}, broken {len(comparison.broken)}")
-    lines += fitting(f"gate {r.gate.metric} at least {r.gate.min_delta:+g}: {r.state} ({r.reason})" for r in results)
+    lines += fitting(f"gate {visible(r.gate.metric)} at least {r.gate.min_delta:+g}: {r.state} ({r.reason})" for r in results)
     # The path is for opening: cut or broken it could not be copied.
     return "\n".join([*lines, f"  {folder / 'compare_report.md'}"]) + "\n"

@@ -49,11 +49,15 @@ EVAL = {
 _NEMO_GYM = frozenset({"env", "dataset", "eval prepare", "eval profile"})
 
 
+#: What errors of several problems are laid out with.
+_LAYOUT = "\n\t"
+
 INTERRUPTS = Interrupts()
 
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point of ``gym`` and ``gym-eval``; returns the exit code."""
+    _make_outputs_take_all()
     try:
         with INTERRUPTS:
             return _told(sys.argv[1:] if argv is None else argv)
@@ -63,6 +67,29 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         # What is printed without a command, help say, on an output that does not take it.
         return _end_without_output("gym", error)
+
+
+def _make_outputs_take_all() -> None:
+    """Of names and texts that an output has no characters for, it writes the escapes; what is for people is never a result."""
+    import codecs
+    import io
+    import os
+
+    if sys.stderr is None:
+        # Python would print it to standard output instead, where programs read.
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - open while the program is
+    codecs.register_error("as-in-json", _escapes_for)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="as-in-json")
+
+
+def _escapes_for(error: UnicodeError) -> tuple[str, int]:
+    """What stands for characters that an output does not have: JSON means the same by it, and people can read it."""
+    import json
+
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def _told(arguments: list[str]) -> int:
@@ -112,7 +139,9 @@ def _run(name: str, arguments: list[str]) -> int:
         code = module.main(arguments)
         _flush()
     except GymEvalError as error:
-        print(f"gym eval {name}: {error}", file=sys.stderr)
+        from collector.visible import visible
+
+        print(f"gym eval {name}: {visible(str(error), kept=_LAYOUT)}", file=sys.stderr)
         return error.exit_code
     except OSError as error:
         if (told := _storage_problem(error)) is None:

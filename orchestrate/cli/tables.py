@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from collector.coverage import Coverage
+from collector.visible import visible
 
 #: Between two columns.
 _GAP: Final = "  "
@@ -35,7 +36,7 @@ def score_of(coverage: Coverage | None, *, is_expected_known: bool = True) -> st
 def kinds_of(failures: Mapping[str, int]) -> str:
     """``transport_timeout 3, judge_failed 1``, most frequent first."""
     ranked = sorted(failures.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{kind} {count}" for kind, count in ranked) or "-"
+    return ", ".join(f"{visible(kind)} {count}" for kind, count in ranked) or "-"
 
 
 def states_of(coverage: Coverage) -> str:

@@ -204,7 +204,18 @@ def test_a_gate_is_undecided_while_the_interval_lies_on_both_sides(tmp_path: Pat
     assert result.state is GateState.UNDECIDED
 
 
-@pytest.mark.parametrize("text", ["mean/reward", "mean/reward:min_delta", "x:max_delta=1", ":min_delta=1", "x:min_delta=nan"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mean/reward",
+        "mean/reward:min_delta",
+        "x:max_delta=1",
+        ":min_delta=1",
+        "x:min_delta=nan",
+        "x:min_delta=-0_01",
+        "x:min_delta=\uff11",
+    ],
+)
 def test_a_gate_that_says_nothing_is_refused(text: str) -> None:
     with pytest.raises(RequestError, match=r"It is METRIC:min_delta=NUMBER"):
         parse_gate(text)
