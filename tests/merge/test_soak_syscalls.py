@@ -24,21 +24,37 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What changes a disk or makes it durable, and what is locked.
-CALLS = ("write", "pwrite64", "pwritev", "fsync", "fdatasync", "rename", "link", "unlink", "fchmod", "flock", "mkdir")
+CALLS = (
+    "write",
+    "pwrite64",
+    "pwritev",
+    "pwritev2",
+    "fsync",
+    "fdatasync",
+    "rename",
+    "link",
+    "unlink",
+    "fchmod",
+    "flock",
+    "mkdir",
+)
 FAULTS = {
     "write": ("ENOSPC", "EIO"),
     "pwritev": ("ENOSPC", "EIO"),
+    "pwritev2": ("ENOSPC", "EIO"),
     "fsync": ("EIO", "ENOSPC"),
     "fdatasync": ("EIO", "ENOSPC"),
     "rename": ("EXDEV", "EIO", "ENOSPC"),
     "unlink": ("EIO",),
     "fchmod": ("EPERM",),
 }
-#: The command, alone or with everything shared out among processes however little it is.
+#: The command with its rows in several stretches, alone or with everything shared out among processes however little it is.
 PROGRAM = """
 import sys
-from merge import aggregate, publish, read_shards
+from collector.durable import publication
+from merge import aggregate, publish, read_shards, row_blocks
 from orchestrate.cli.main import main
+row_blocks._STRETCH, publication._MOST_BYTES = 6000, 2000
 if sys.argv[1] == "shared":
     aggregate._WORTH_IT = publish._WORTH_IT = read_shards._WORTH_IT = 0
 sys.exit(main(sys.argv[2:]))
