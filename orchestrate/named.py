@@ -5,6 +5,7 @@ What lies at a path wins over a name; a name may be cut to a beginning that only
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -61,12 +62,21 @@ def named(text: str) -> Named:
     raise NotFoundError("there is no such run, directory or file.", known, text)
 
 
-def submitted(text: str | None) -> Named:
-    """The submitted run, or the part of it, that ``text`` names; None is the one submitted last. Raises NotFoundError."""
-    if text is None:
-        from orchestrate.runindex import find_run  # noqa: PLC0415
+def submitted(text: str | None, *, acts: bool = False) -> Named:
+    """The submitted run, or the part of it, that ``text`` names; None is the last one that the scheduler took.
 
-        run = find_run(None)
+    A newer run that it refused is told on standard error; a command that ``acts`` is not to guess which of the two is meant.
+    Raises NotFoundError, and RequestError for such a guess.
+    """
+    if text is None:
+        from orchestrate.runindex import last_run  # noqa: PLC0415
+
+        run, refused = last_run()
+        if refused is not None:
+            what = f"{refused.root.name}, which was submitted last, was refused by the scheduler and has no jobs"
+            if acts:
+                raise RequestError(f"{what}; the run before it is {run.root.name}.", "Name the run that you mean.")
+            sys.stderr.write(f"gym eval: note: {what}; this is the run before it, {run.root.name}.\n")
         return Named(run.root, run)
     found = named(text)
     if found.run is None:
@@ -74,18 +84,18 @@ def submitted(text: str | None) -> Named:
     return found
 
 
-def whole_run(text: str | None) -> RunDir:
+def whole_run(text: str | None, *, acts: bool = False) -> RunDir:
     """The submitted run that ``text`` names, for commands that know no parts. Raises RequestError for a part of one."""
-    found = submitted(text)
+    found = submitted(text, acts=acts)
     run = _run_of(found)
     if found.path != run.root:
         raise RequestError("this command takes a whole run.", f"Name {run.root.name}.", text or "")
     return run
 
 
-def run_and_benchmark(text: str | None, benchmark: str | None) -> tuple[RunDir, str | None]:
+def run_and_benchmark(text: str | None, benchmark: str | None, *, acts: bool = False) -> tuple[RunDir, str | None]:
     """The submitted run and the benchmark that ``text`` and the flag --benchmark choose; None is every one."""
-    found = submitted(text)
+    found = submitted(text, acts=acts)
     if benchmark is not None and found.benchmark not in (None, benchmark):
         raise RequestError(f"{text} is of benchmark {found.benchmark}, and --benchmark says {benchmark}.", "Leave one out.")
     return _run_of(found), benchmark or found.benchmark

@@ -6,6 +6,7 @@ settings are not part of it; they apply to every job that starts from now on.
 
 from __future__ import annotations
 
+import hashlib
 import random
 import uuid
 from collections.abc import Mapping, Sequence
@@ -79,6 +80,8 @@ class SubmitPlan(StrictModel):
     version: str
     created_at: str
     config_file: str
+    #: Of that file's bytes when it was submitted last; empty where it is none, or in plans of before.
+    config_file_digest: str = ""
     #: Where the submit command ran: relative paths of datasets, prompts, verifiers and services start here.
     cwd: str
     identity_digest: str
@@ -128,12 +131,21 @@ def plan_submission(
         version=version,
         created_at=now,
         config_file=str(config_file),
+        config_file_digest=file_digest(config_file),
         cwd=str(cwd),
         identity_digest=digest,
         identity=identity,
         config=config,
         benchmarks=benchmarks,
     )
+
+
+def file_digest(file: Path) -> str:
+    """What tells an edited file from the one that was submitted; empty when it cannot be read."""
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 def deal(count: int, shards: int, *, seed: str) -> list[list[int]]:

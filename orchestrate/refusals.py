@@ -70,7 +70,7 @@ _LASTING: Final[Mapping[str, str]] = {
 }
 #: Limits on how many jobs may wait or run: they pass when jobs end, and at once when fewer are asked for.
 _COUNTS: Final = ("submitjob", "job submit limit exceeded")
-#: Why a job waits that waiting does not mend, in words. Slurm's other reasons say what they are, or pass.
+#: Why a job waits, in words: first what waiting does not mend, then what passes. Slurm's other reasons say what they are.
 _WAITS: Final[Mapping[str, str]] = {
     "PartitionConfig": "it asks for more than its partition has or allows",
     "PartitionNodeLimit": "it asks for more nodes than its partition allows",
@@ -83,18 +83,25 @@ _WAITS: Final[Mapping[str, str]] = {
     "DependencyNeverSatisfied": "what it waits for cannot come any more",
     "QOSMaxWallDurationPerJobLimit": "its walltime is longer than its qos allows",
     "AssocMaxWallDurationPerJobLimit": "its walltime is longer than its account allows",
+    "JobHeldUser": "somebody holds it (scontrol release lets it go)",
+    "JobHeldAdmin": "an administrator holds it",
+    "BeginTime": "it starts at a later time; a requeued job is held back for two minutes",
+    "JobArrayTaskLimit": "as many of its array run as compute's max_concurrent allows",
+    "Priority": "others are before it",
+    "Resources": "what it asks for is taken by others",
+    "Dependency": "it starts when others have ended",
 }
 
 
-def what_to_do(reasons: Iterable[str]) -> str:
-    """What to do about refusals of sbatch, so that the same submit goes on: a sentence for people."""
+def what_to_do(reasons: Iterable[str], again: str = "run the same command again") -> str:
+    """What to do about refusals of sbatch, so that ``again``, the words for a command, goes on: a sentence for people."""
     reasons = list(reasons)
     changes = list(dict.fromkeys(filter(None, map(_what_to_change, reasons))))
     steps = [f"change {' and '.join(changes)}"] if changes else []
     if any(map(_is_too_many, reasons)):
         steps.append("wait until some of your jobs have ended (squeue --me), or ask for fewer by job.pack or another qos")
-    again = "run the same command again: it submits what is missing."
-    told = f"{', and '.join(steps)}, then {again}" if steps else again
+    last = f"{again}: it submits what is missing."
+    told = f"{', and '.join(steps)}, then {last}" if steps else last
     return told[0].upper() + told[1:]
 
 
@@ -109,6 +116,6 @@ def _is_too_many(reason: str) -> bool:
 
 
 def explained(reason: str) -> str:
-    """Slurm's ``reason`` of a pending job, with what it means where its name alone does not say that it will not start."""
+    """Slurm's ``reason`` of a pending job, with what it means where its name alone does not say whether it will start."""
     meaning = _WAITS.get(reason)
     return reason if meaning is None else f"{reason}: {meaning}"

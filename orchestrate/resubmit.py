@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from collector.codes import OPEN_CODES
 from collector.counted import counted
-from collector.errors import ConfigError, NotFoundError, RefusedError
+from collector.errors import ConfigError, RefusedError
 from collector.history import History
 from collector.retry import may_dispatch
 from collector.settings import RetrySettings
@@ -18,9 +19,10 @@ from orchestrate.executors.base import executor_for
 from orchestrate.generations import complete_resubmission, move, shard_locks
 from orchestrate.needs import ask_needs
 from orchestrate.plan import BenchmarkPlan, SubmitPlan
+from orchestrate.run_lock import submit_lock
+from orchestrate.run_words import shards_in_words
 from orchestrate.rundir import RunDir
 from orchestrate.submissions import ShardNeed, read_submissions
-from orchestrate.submit import submit_lock
 from orchestrate.submit_work import Submittal, Work
 
 
@@ -41,15 +43,19 @@ class Resubmission:
     """What a resubmission moves: rollouts and shards by benchmark, and what was submitted; None for a preview."""
 
     run: RunDir
+    #: As it was before.
+    plan: SubmitPlan
     rollouts: dict[str, int] = field(default_factory=dict[str, int])
     shards: dict[str, int] = field(default_factory=dict[str, int])
     submittal: Submittal | None = None
+    #: Why nothing is moved; empty where something is.
+    nothing: str = ""
 
 
 def resubmit(run: RunDir, wanted: Wanted, *, dry_run: bool = False) -> Resubmission:
     """Move what ``wanted`` names into new shards and submit those. Finished rollouts are untouched.
 
-    Raises RefusedError while a job or a collector may own one of the rollouts, NotFoundError when there is none to move.
+    Where there are none, the result says why. Raises RefusedError while a job or a collector may own one of the rollouts.
     """
     with submit_lock(run):
         plan = complete_resubmission(run)
@@ -60,10 +66,10 @@ def resubmit(run: RunDir, wanted: Wanted, *, dry_run: bool = False) -> Resubmiss
         chosen = {benchmark.name: _choose(run, plan, benchmark, wanted) for benchmark in plan.benchmarks}
         givers = {name: found for name, found in chosen.items() if found}
         if not givers:
-            raise NotFoundError("there is nothing to run again.", _hint(wanted), run.root)
+            return Resubmission(run, plan, nothing=_why_nothing(run, plan, wanted))
         needs = ask_needs(run, plan, executor, read_submissions(run.submissions)).shards
         _check_free(run, givers, needs)
-        result = Resubmission(run)
+        result = Resubmission(run, plan)
         for name, found in givers.items():
             result.rollouts[name] = sum(map(len, found.values()))
             result.shards[name] = _shard_count(plan.benchmark(name), result.rollouts[name], wanted.shards)
@@ -86,11 +92,15 @@ def selected(history: History, retry: RetrySettings, wanted: Wanted) -> list[int
     for index, code in enumerate(history.codes):
         if code not in OPEN_CODES:
             continue
-        if wanted.failed is not None and wanted.failed not in {history.kinds.get(index), history.classes.get(index)}:
+        if not _is_of_kind(history, index, wanted):
             continue
         if wanted.reset_attempts or may_dispatch(history.past(index), retry):
             found.append(index)
     return found
+
+
+def _is_of_kind(history: History, index: int, wanted: Wanted) -> bool:
+    return wanted.failed is None or wanted.failed in {history.kinds.get(index), history.classes.get(index)}
 
 
 def _choose(run: RunDir, plan: SubmitPlan, benchmark: BenchmarkPlan, wanted: Wanted) -> dict[int, list[int]]:
@@ -120,17 +130,16 @@ def _rows(run: RunDir, plan: SubmitPlan, benchmark: BenchmarkPlan, givers: list[
 def _check_free(
     run: RunDir, givers: Mapping[str, Mapping[int, list[int]]], needs: Mapping[str, Mapping[int, ShardNeed]]
 ) -> None:
-    taken = {
-        name: [shard for shard in found if needs[name][shard] in {ShardNeed.LIVE, ShardNeed.UNCERTAIN}]
-        for name, found in givers.items()
-    }
-    told = [f"{name} shard {', '.join(map(str, shards[:10]))}" for name, shards in taken.items() if shards]
+    def having(*kinds: ShardNeed) -> str:
+        found = {name: [shard for shard in shards if needs[name][shard] in kinds] for name, shards in givers.items()}
+        return ", ".join(f"{name} {shards_in_words(shards)}" for name, shards in found.items() if shards)
+
+    live, uncertain = having(ShardNeed.LIVE), having(ShardNeed.UNCERTAIN)
+    told = [f"jobs that wait or run have rollouts of {live}"] if live else []
+    told += [f"nobody can say whether a job has rollouts of {uncertain}"] if uncertain else []
     if told:
-        raise RefusedError(
-            f"jobs may still own rollouts of {'; '.join(told)}.",
-            "Wait for them, or cancel them first: gym eval cancel.",
-            run.root,
-        )
+        cure = f"Wait for them, or cancel them first: gym eval cancel {run.root.name}."
+        raise RefusedError(f"{', and '.join(told)}.", cure, run.root)
 
 
 def _shard_count(benchmark: BenchmarkPlan, rollouts: int, wanted: int | None) -> int:
@@ -141,9 +150,21 @@ def _shard_count(benchmark: BenchmarkPlan, rollouts: int, wanted: int | None) ->
     return min(benchmark.first_shards, rollouts) if wanted is None else wanted
 
 
-def _hint(wanted: Wanted) -> str:
-    if wanted.failed is not None:
-        return (
-            f"No rollout whose latest failure is {wanted.failed!r} may be tried again; --reset-attempts takes final ones too."
-        )
-    return "" if wanted.reset_attempts else "--reset-attempts also takes rollouts that failed for good."
+def _why_nothing(run: RunDir, plan: SubmitPlan, wanted: Wanted) -> str:
+    """Why ``wanted`` names no rollout, and what would."""
+    unfinished, left, kinds = 0, 0, Counter[str]()
+    for benchmark in plan.benchmarks:
+        for shard in run.shards(benchmark):
+            with RolloutStore.read(shard) as store:
+                history = store.history
+                found = [index for index, code in enumerate(history.codes) if code in OPEN_CODES]
+                unfinished += len(found)
+                left += sum(_is_of_kind(history, index, wanted) for index in found)
+                kinds.update(history.kinds.values())
+    if not unfinished:
+        return "nothing is unfinished."
+    if not left:
+        there = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common()) or "none"
+        return f"no unfinished rollout has {wanted.failed!r} as its latest failure; failures there are: {there}."
+    many = counted(left, "rollout")
+    return f"{many} failed for good or used up their attempts: --reset-attempts takes {'it' if left == 1 else 'them'}, too."

@@ -150,7 +150,8 @@ def refreshed(saved: SubmitPlan, plan: SubmitPlan) -> SubmitPlan:
     """What ``refresh_plan`` makes of a saved plan."""
     exports = {fresh.name: fresh.export for fresh in plan.benchmarks}
     benchmarks = [old.model_copy(update={"export": exports[old.name]}) for old in saved.benchmarks]
-    return saved.model_copy(update={"config": plan.config, "cwd": plan.cwd, "benchmarks": benchmarks})
+    kept = {"config", "cwd", "config_file", "config_file_digest"}
+    return saved.model_copy(update={**{key: getattr(plan, key) for key in kept}, "benchmarks": benchmarks})
 
 
 def check_same_run(saved: SubmitPlan, wanted: SubmitPlan, run: RunDir) -> None:

@@ -10,8 +10,9 @@ import msgspec
 
 from collector import durable
 from collector.counted import counted
-from collector.errors import NotFoundError
+from collector.errors import GymEvalError, NotFoundError
 from orchestrate.rundir import RunDir
+from orchestrate.submissions import is_refused, read_submissions
 
 
 class IndexEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,17 +42,15 @@ def remember(run: RunDir, *, at: str) -> None:
 
 
 def find_run(text: str | None) -> RunDir:
-    """The run that ``text`` names: a path, a name, or the unique beginning of one; None is the one submitted last.
+    """The run that ``text`` names: a path, a name, or the unique beginning of one; None is the one that had jobs last.
 
     Raises NotFoundError with what there is instead.
     """
     if text is not None and (Path(text) / "plan.json").exists():
         return RunDir(Path(text).absolute())
-    known = {Path(entry.run_dir): entry.name for entry in entries() if (Path(entry.run_dir) / "plan.json").exists()}
     if text is None:
-        if not known:
-            raise NotFoundError("no run was submitted from here.", "Name a run directory.", index_path())
-        return RunDir(list(known)[-1])
+        return last_run()[0]
+    known = _known()
     exact = [path for path, name in known.items() if name == text]
     found = exact or [path for path, name in known.items() if name.startswith(text)]
     if len(found) == 1:
@@ -60,6 +59,30 @@ def find_run(text: str | None) -> RunDir:
         raise NotFoundError(f"{counted(len(found), 'run')} fit: {', '.join(map(str, found[-5:]))}.", "Name one of them.", text)
     names = ", ".join(list(dict.fromkeys(known.values()))[-5:])
     raise NotFoundError("no such run.", f"The last ones are: {names}." if names else "Name a run directory.", text)
+
+
+def last_run() -> tuple[RunDir, RunDir | None]:
+    """The run that was submitted last, and the newer one that the scheduler refused as a whole; None when there is none.
+
+    Where all of them were refused, the last one stands for itself. Raises NotFoundError when there is no run.
+    """
+    known = [RunDir(path) for path in _known()]
+    if not known:
+        raise NotFoundError("no run was submitted from here.", "Name a run directory.", index_path())
+    last = known[-1]
+    found = next((run for run in reversed(known) if not _is_refused(run)), last)
+    return found, None if found is last else last
+
+
+def _is_refused(run: RunDir) -> bool:
+    # What is wrong with its receipts is told by the command that reads them.
+    with suppress(GymEvalError, OSError):
+        return is_refused(read_submissions(run.submissions))
+    return False
+
+
+def _known() -> dict[Path, str]:
+    return {Path(entry.run_dir): entry.name for entry in entries() if (Path(entry.run_dir) / "plan.json").exists()}
 
 
 def entries() -> list[IndexEntry]:

@@ -21,6 +21,7 @@ from orchestrate.executors.base import executor_for
 from orchestrate.last_words import reasons
 from orchestrate.plan import BenchmarkPlan, SubmitPlan
 from orchestrate.run_report import BenchmarkReport, ExportReport, RunReport, ShardReport
+from orchestrate.run_words import shards_in_words
 from orchestrate.rundir import RunDir, read_plan
 from orchestrate.scheduler import JobFact, Knowledge
 from orchestrate.shard_facts import KnownShards, ShardFacts
@@ -87,19 +88,12 @@ def _with_submissions(
 ) -> BenchmarkReport:
     unfinished = {shard.index for shard in found.shards if not shard.final}
     troubles = [
-        f"{_shard_range(indexes)} {_trouble_of(submission)}"
+        f"{shards_in_words(indexes)} {_trouble_of(submission)}"
         for submission in unanswered_or_refused(submissions, found.name)
         if (indexes := sorted(unfinished & set(submission.prepared.indexes)))
     ]
     shards = with_waits(found.shards, run, benchmark, submissions)
     return found.model_copy(update={"finisher_state": finisher_state, "submission_troubles": troubles, "shards": shards})
-
-
-def _shard_range(indexes: Sequence[int]) -> str:
-    if len(indexes) == 1:
-        return f"shard {indexes[0]}"
-    is_whole = indexes[-1] - indexes[0] == len(indexes) - 1
-    return f"shards {indexes[0]} to {indexes[-1]}" if is_whole else f"{len(indexes)} shards"
 
 
 def _trouble_of(submission: Submission) -> str:

@@ -198,6 +198,11 @@ def unanswered_or_refused(submissions: Sequence[Submission], benchmark: str) -> 
     return list(found.values())
 
 
+def is_refused(submissions: Sequence[Submission]) -> bool:
+    """Whether the scheduler took none of what was submitted, and certainly so: the run never had a job."""
+    return bool(submissions) and all(submission.outcome is Outcome.FAILED for submission in submissions)
+
+
 def has_live_finisher(submissions: Sequence[Submission], benchmark: str, facts: Mapping[str, JobFact]) -> bool:
     """Whether the scheduler knows that the newest finisher of ``benchmark`` runs or will."""
     newest = latest_finisher(submissions, benchmark)

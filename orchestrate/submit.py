@@ -7,14 +7,11 @@ it submits only those shards that need a job.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
-import filelock
-
 from collector import durable
-from collector.errors import RefusedError, UnavailableError
+from collector.errors import UnavailableError
 from collector.materialize import materialize
 from collector.prepare import experiment_of, validate_rows
 from orchestrate.batches import finisher_batch, missing_units, shard_batches
@@ -25,6 +22,7 @@ from orchestrate.needs import Needs, ask_needs
 from orchestrate.plan import Source, SubmitPlan, plan_submission
 from orchestrate.refusals import what_to_do
 from orchestrate.run_creation import create_run
+from orchestrate.run_lock import submit_lock
 from orchestrate.rundir import RunDir, check_same_run, read_plan, refresh_plan, refreshed
 from orchestrate.submissions import ShardNeed, read_submissions
 from orchestrate.submit_work import Submittal, Work, now
@@ -71,20 +69,6 @@ def submit_missing(run: RunDir, plan: SubmitPlan) -> Submittal:
         return Work(run, plan, executor_for(run, plan)).do()
 
 
-@contextmanager
-def submit_lock(run: RunDir) -> Generator[None]:
-    """Alone with the run's receipts. Raises RefusedError while another command submits to it."""
-    lock = filelock.FileLock(run.submit_lock, timeout=0, thread_local=False, fallback_to_soft=False)
-    try:
-        lock.acquire()
-    except filelock.Timeout as error:
-        raise RefusedError("another command is submitting to this run.", "Wait for it.", run.submit_lock) from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 def planned_batches(plan: SubmitPlan) -> tuple[Path, list[tuple[JobBatch, str]]]:
     """The run directory, and each batch with its script, that ``submit`` would make now. Asks the scheduler, writes nothing."""
     run = RunDir(plan.config.job.output_path.absolute() / plan.name)
@@ -103,8 +87,12 @@ def planned_batches(plan: SubmitPlan) -> tuple[Path, list[tuple[JobBatch, str]]]
     return run.root, [(batch, executor.preview(batch)) for batch in found]
 
 
-def check_complete(result: Submittal) -> None:
-    """Raise UnavailableError that names each benchmark with a shard that should have a job and has none."""
+def check_complete(result: Submittal, *, again: str = "run the same command again") -> None:
+    """Raise UnavailableError that names each benchmark with a shard that should have a job and has none.
+
+    ``again`` says which command submits it when what is wrong is mended.
+    """
     if result.troubles:
         told = "; ".join(f"{name}: {reason}" for name, reason in result.troubles.items())
-        raise UnavailableError(f"not everything was submitted: {told}.", what_to_do(result.troubles.values()), result.run.root)
+        cure = what_to_do(result.troubles.values(), again)
+        raise UnavailableError(f"not everything was submitted: {told}.", cure, result.run.root)

@@ -12,8 +12,10 @@ from orchestrate.service_waits import answers_line, waits_line
 
 #: Seconds between two questions to a service that is not ready.
 PROBE_PAUSE_S: Final = 0.5
-#: Seconds between two lines of one service: its reasons may differ in a number each time.
-_LINE_PAUSE_S: Final = 30.0
+#: Seconds between two lines of one service, doubled up to the most: reasons may differ in a number each time, and the first
+#: one of a server that just begins tells little.
+_LINE_PAUSE_S: Final = 1.0
+_MOST_PAUSE_S: Final = 30.0
 
 
 class Waiting:
@@ -37,6 +39,7 @@ class Waiting:
         self._clock = clock
         self._said = ""
         self._next = clock()
+        self._pause_s = _LINE_PAUSE_S
 
     async def until_ready(self, probe: Probe, health_url: str | None = None) -> None:
         """Return when the service answers, however long that takes. Raises what ``probe`` raises."""
@@ -49,7 +52,8 @@ class Waiting:
     def _hear(self, reason: str) -> None:
         self.reason = reason
         if (line := self._line(reason)) != self._said and self._clock() >= self._next:
-            self._said, self._next = line, self._clock() + _LINE_PAUSE_S
+            self._said, self._next = line, self._clock() + self._pause_s
+            self._pause_s = min(_MOST_PAUSE_S, 2 * self._pause_s)
             self._say(line)
 
     def _line(self, reason: str = "") -> str:

@@ -26,7 +26,7 @@ def main(argv: list[str]) -> int:
     from orchestrate.named import run_and_benchmark
     from orchestrate.operate.cancel import cancel
 
-    run, benchmark = run_and_benchmark(args.run, args.benchmark)
+    run, benchmark = run_and_benchmark(args.run, args.benchmark, acts=True)
     done = cancel(run, benchmark=benchmark, shard=args.shard, finish=args.finish, say=_say)
     print(_as_json(run, done) if args.json else _as_text(run, done))
     _check(run, done)

@@ -29,12 +29,9 @@ def main(argv: list[str]) -> int:
 
         if (code := forwarded("clean", args.run, argv)) is not None:
             return code
-    from orchestrate.operate.clean import remove
-
     removals = _planned(args.run, args.older_than, everything=args.all)
     if not args.dry_run:
-        for removal in removals:
-            remove(removal)
+        removals = _removed(removals, is_named=args.run is not None)
     print(_as_json(removals, is_done=not args.dry_run) if args.json else _as_text(removals, is_done=not args.dry_run))
     return 0
 
@@ -65,16 +62,43 @@ def _planned(name: str | None, older_than: str | None, *, everything: bool) -> l
     if name is not None:
         run = whole_run(name)
         age_s = parse_duration_s(older_than, flag="--older-than") if older_than is not None else 0.0
-        return [plan_removal(run, everything=everything)] if time.time() - last_activity(run) >= age_s else []
+        return [plan_removal(run, everything=everything)] if _idle_s(last_activity(run)) >= age_s else []
     age_s = parse_duration_s(older_than or _DEFAULT_AGE, flag="--older-than")
     found: list[Removal] = []
     for run in _known():
         try:
-            if time.time() - last_activity(run) >= age_s:
+            if _idle_s(last_activity(run)) >= age_s:
                 found.append(plan_removal(run))
         except GymEvalError as error:
-            print(f"gym eval clean: left alone: {error}", file=sys.stderr)
+            _tell_left(error)
     return [removal for removal in found if removal.paths]
+
+
+def _idle_s(last: float) -> float:
+    # A file server's clock may be ahead of this machine's.
+    return max(0.0, time.time() - last)
+
+
+def _removed(removals: list[Removal], *, is_named: bool) -> list[Removal]:
+    """Those that could be removed; a run that was not named by itself is passed over and told."""
+    from collector.errors import GymEvalError
+    from orchestrate.operate.clean import remove
+
+    done: list[Removal] = []
+    for removal in removals:
+        try:
+            remove(removal)
+        except GymEvalError as error:
+            if is_named:
+                raise
+            _tell_left(error)
+        else:
+            done.append(removal)
+    return done
+
+
+def _tell_left(error: Exception) -> None:
+    print(f"gym eval clean: left alone: {error}", file=sys.stderr)
 
 
 def _known() -> list[RunDir]:

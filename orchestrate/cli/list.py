@@ -54,6 +54,8 @@ def _as_text(found: list[ListedRun]) -> str:
 def _merged(run: ListedRun) -> str:
     if run.trouble is not None:
         return "broken"
+    if run.refused:
+        return "refused"
     return "-" if run.benchmarks is None else f"{run.merged}/{run.benchmarks}"
 
 

@@ -23,7 +23,7 @@ _ASK_EVERY_S: Final = 10.0
 
 
 def main(argv: list[str]) -> int:
-    """Print the last lines of each log and return 0. Raises NotFoundError when there is none."""
+    """Print the last lines of each log and return 0, also when nothing failed. Raises NotFoundError when there is none."""
     parser = _parser()
     args = parser.parse_args(argv)
     if args.lines < 0:
@@ -64,9 +64,12 @@ def _show(run: RunDir, plan: SubmitPlan, args: argparse.Namespace) -> int:
     from orchestrate.operate.logs import Follower, follow, last_lines, logs_of
 
     choice = _choice(run, plan, args)
+    if choice.shards is not None and not any(choice.takes(*shard) for shard in choice.shards):
+        print("No shard is unfinished without a live job, and none is broken.", file=sys.stderr)
+        return 0
     files = logs_of(run, plan, choice)
     if not files and not args.follow:
-        raise _nothing(run, args)
+        raise _nothing(run)
     follower = Follower(lambda line: print(line, flush=True))
     shown = files if args.shard is not None else files[-_FILES_SHOWN:]
     if len(shown) < len(files):
@@ -132,10 +135,8 @@ def _is_over(run: RunDir, plan: SubmitPlan) -> bool:
     return not found.live and found.trouble is None
 
 
-def _nothing(run: RunDir, args: argparse.Namespace) -> Exception:
+def _nothing(run: RunDir) -> Exception:
     from collector.errors import NotFoundError
 
-    if args.failed:
-        return NotFoundError("no shard is unfinished without a live job.", f"See gym eval status {run.root.name}.", run.root)
     what = "there are no logs: no job has written anything yet, or gym eval clean removed them."
     return NotFoundError(what, f"See gym eval status {run.root.name}.", run.root)

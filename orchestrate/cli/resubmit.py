@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 from collector.counted import counted
@@ -10,6 +11,7 @@ from orchestrate.cli.parser import CommandParser
 from orchestrate.run_words import WHOLE_WORDS
 
 if TYPE_CHECKING:
+    from orchestrate.plan import SubmitPlan
     from orchestrate.resubmit import Resubmission
 
 
@@ -26,13 +28,16 @@ def main(argv: list[str]) -> int:
     from orchestrate.submit import check_complete
     from orchestrate.submit_work import now
 
-    run = whole_run(args.run)
+    run = whole_run(args.run, acts=True)
     wanted = Wanted(shards=args.shards, failed=args.failed, reset_attempts=args.reset_attempts)
     result = resubmit(run, wanted, dry_run=args.dry_run)
+    if (note := _edited(result.plan)) is not None:
+        print(f"gym eval resubmit: note: {note}", file=sys.stderr)
     print(_as_json(result) if args.json else _as_text(result))
     if result.submittal is not None:
         remember(run, at=now())
-        check_complete(result.submittal)
+        # Resubmitted once more, the same would move again.
+        check_complete(result.submittal, again=f"run gym eval submit {result.plan.config_file}")
     return 0
 
 
@@ -60,20 +65,35 @@ def _count(text: str) -> int:
     return value
 
 
+def _edited(plan: SubmitPlan) -> str | None:
+    """What to know when the YAML file is no longer the one that was submitted; None when it is, or is gone."""
+    from pathlib import Path
+
+    from orchestrate.plan import file_digest
+
+    found = file_digest(Path(plan.config_file))
+    if "" in (found, plan.config_file_digest) or found == plan.config_file_digest:
+        return None
+    return (
+        f"{plan.config_file} was edited since it was submitted, and what the run recorded then is used; "
+        "gym eval submit with that file takes it as it is now."
+    )
+
+
 def _as_json(result: Resubmission) -> str:
     jobs = result.submittal.jobs if result.submittal is not None else {}
     moved = {
         name: {"rollouts": count, "shards": result.shards[name], "jobs": jobs.get(name, [])}
         for name, count in result.rollouts.items()
     }
-    return json.dumps(
-        {"run_dir": str(result.run.root), "submitted": result.submittal is not None, "benchmarks": moved}, indent=2
-    )
+    shown = {"run_dir": str(result.run.root), "submitted": result.submittal is not None, "benchmarks": moved}
+    return json.dumps({**shown, "nothing": result.nothing or None}, indent=2, ensure_ascii=False)
 
 
 def _as_text(result: Resubmission) -> str:
     verb = "would move" if result.submittal is None else "moved"
     lines = [f"run {result.run.root.name}  {result.run.root}"]
+    lines += [f"  nothing to run again: {result.nothing}"] if result.nothing else []
     for name, count in result.rollouts.items():
         lines.append(f"  {name}: {verb} {counted(count, 'rollout')} to {counted(result.shards[name], 'new shard')}")
     return "\n".join(lines)

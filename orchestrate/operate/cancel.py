@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import filelock
-
 from collector.counted import counted
 from collector.errors import GymEvalError, NotFoundError, RefusedError, UnavailableError
 from merge.tail import MergeState
@@ -21,6 +19,7 @@ from orchestrate.config.load import settings_of
 from orchestrate.operate.jobs import RunJob, RunJobs, jobs_of, shard_words
 from orchestrate.operate.stopping import Stopper, stopper_for
 from orchestrate.plan import BenchmarkPlan, SubmitPlan
+from orchestrate.run_lock import submit_lock
 from orchestrate.rundir import RunDir, read_plan
 from orchestrate.tail import finish_partly, lines_of
 
@@ -60,19 +59,12 @@ def cancel(
     """
     plan = read_plan(run)
     check_selection(plan, benchmark, shard)
-    lock = filelock.FileLock(run.submit_lock, timeout=0, thread_local=False, fallback_to_soft=False)
-    try:
-        lock.acquire()
-    except filelock.Timeout as error:
-        raise RefusedError("another command is submitting to this run.", "Cancel when it is done.", run.submit_lock) from error
-    try:
+    with submit_lock(run):
         done = _Work(run, plan, benchmark, shard, say).stop(drain=finish)
         if finish and not done.left:
             chosen = [item for item in plan.benchmarks if benchmark in (None, item.name)]
             done.merges = {item.name: _merge(run, plan, item, say) for item in chosen}
         return done
-    finally:
-        lock.release()
 
 
 def check_selection(plan: SubmitPlan, benchmark: str | None, shard: int | None) -> None:

@@ -7,12 +7,11 @@ lock, or a scheduler that could not be asked.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-
-import filelock
 
 from collector import durable
 from collector.counted import counted
@@ -20,8 +19,12 @@ from collector.errors import RefusedError
 from collector.lock import is_held
 from orchestrate.operate.jobs import jobs_of
 from orchestrate.plan import SubmitPlan
+from orchestrate.run_lock import submit_lock
 from orchestrate.rundir import RunDir, read_plan
 
+#: How often a held lock is looked at, and the seconds between two looks: a look takes less than a millisecond.
+_LOOKS: Final = 5
+_PAUSE_S: Final = 0.05
 _TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 
 
@@ -46,20 +49,13 @@ def plan_removal(run: RunDir, *, everything: bool = False) -> Removal:
 def remove(removal: Removal) -> None:
     """Remove what was planned, under the submit lock; a run as a whole disappears in one step."""
     run = removal.run
-    lock = filelock.FileLock(run.submit_lock, timeout=0, thread_local=False, fallback_to_soft=False)
-    try:
-        lock.acquire()
-    except filelock.Timeout as error:
-        raise RefusedError("another command is submitting to this run.", "Clean when it is done.", run.submit_lock) from error
-    try:
+    with submit_lock(run):
         _check_ended(run, read_plan(run))
         for path in removal.paths:
             if path.is_dir() and not path.is_symlink():
                 durable.remove_tree(path)
             else:
                 durable.remove(path)
-    finally:
-        lock.release()
 
 
 def last_activity(run: RunDir) -> float:
@@ -86,8 +82,17 @@ def _check_ended(run: RunDir, plan: SubmitPlan) -> None:
         raise RefusedError("a submission was never answered.", "Submit or cancel again, then clean.", run.root)
     for benchmark in plan.benchmarks:
         for index, shard in enumerate(run.shards(benchmark)):
-            if is_held(shard.lock):
+            if _is_held_for_long(shard.lock):
                 raise RefusedError(f"a collector holds {benchmark.name} shard {index}.", "Wait for it.", shard.lock)
+
+
+def _is_held_for_long(lock: Path) -> bool:
+    """Whether somebody works under the lock: another command that only looks, as this one does, holds it for a moment."""
+    for _ in range(_LOOKS):
+        if not is_held(lock):
+            return False
+        time.sleep(_PAUSE_S)
+    return True
 
 
 def _leftovers(run: RunDir, plan: SubmitPlan) -> Iterator[Path]:

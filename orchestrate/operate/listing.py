@@ -12,6 +12,7 @@ from merge.receipt import read_receipt
 from orchestrate.remote_runs import remote_runs
 from orchestrate.rundir import RunDir, read_plan
 from orchestrate.runindex import entries
+from orchestrate.submissions import is_refused, read_submissions
 
 
 class ListedRun(StrictModel):
@@ -24,6 +25,8 @@ class ListedRun(StrictModel):
     benchmarks: int | None = None
     merged: int | None = None
     rollouts: int | None = None
+    #: The scheduler took none of its jobs.
+    refused: bool = False
     #: Why nothing more can be said.
     trouble: str | None = None
 
@@ -48,7 +51,15 @@ def _local(name: str, at: str, path: Path) -> ListedRun:
         with suppress(GymEvalError):
             receipt = read_receipt(run.result(benchmark).receipt)
             merged += receipt is not None and not receipt.partial
-    update = {"benchmarks": len(plan.benchmarks), "merged": merged, "rollouts": sum(b.expected for b in plan.benchmarks)}
+    refused = False
+    with suppress(GymEvalError, OSError):
+        refused = is_refused(read_submissions(run.submissions))
+    update = {
+        "refused": refused,
+        "benchmarks": len(plan.benchmarks),
+        "merged": merged,
+        "rollouts": sum(b.expected for b in plan.benchmarks),
+    }
     return base.model_copy(update=update)
 
 

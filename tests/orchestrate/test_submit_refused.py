@@ -255,6 +255,7 @@ def test_several_refusals_are_answered_in_one_sentence() -> None:
     assert told.count("compute's qos") == 1
 
 
-def test_a_job_that_waits_for_ever_is_explained() -> None:
+def test_why_a_job_waits_is_explained_where_slurm_s_word_says_little() -> None:
     assert explained("PartitionConfig") == "PartitionConfig: it asks for more than its partition has or allows"
-    assert explained("Priority") == "Priority"
+    assert explained("BeginTime") == "BeginTime: it starts at a later time; a requeued job is held back for two minutes"
+    assert explained("Licenses") == "Licenses"
