@@ -13,9 +13,9 @@ from itertools import chain, repeat
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from collector import rows
+from merge.array_types import Flags, Floats, Integers
 from merge.figures import NO_FIGURES, summarize
 from merge.metrics import REWARD, names_of
 from merge.table import RowTable
@@ -23,8 +23,6 @@ from merge.table import RowTable
 #: Below this a float holds every whole number.
 _EXACT_BELOW: Final = float(1 << 53)
 
-Floats: TypeAlias = npt.NDArray[np.float64]
-Integers: TypeAlias = npt.NDArray[np.int64]
 #: The figures of one field of one task; None where there is none.
 _Figures: TypeAlias = Sequence[float | None]
 
@@ -94,7 +92,7 @@ def _figures_of_tasks(column: Floats, places: Integers, tasks: int) -> list[_Fig
     return found
 
 
-def _are_exact(values: Floats, starts: Integers, counts: Integers) -> npt.NDArray[np.bool_]:
+def _are_exact(values: Floats, starts: Integers, counts: Integers) -> Flags:
     """Whether all sums that the figures of a task need are whole numbers that floats hold: then no order can matter."""
     largest = np.maximum(np.abs(values[starts]), np.abs(values[starts + counts - 1]))
     # A product too large for a float is too large here, too.

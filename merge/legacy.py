@@ -7,13 +7,13 @@ reports say ``identity_verified: false``; without an inventory nobody knows what
 from __future__ import annotations
 
 import hashlib
+import itertools
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -25,18 +25,17 @@ from collector.manifest import Manifest
 from collector.outcomes import RolloutState
 from collector.retry import is_terminal, may_dispatch, state_under
 from collector.settings import RetrySettings
+from merge.array_types import Integers
 from merge.coverage import reward_facts
-from merge.fan_out import run_tasks
 from merge.legacy_agents import Agent, gather_agents
-from merge.legacy_rows import FailureRow, LegacyFile, question_in, read_legacy_file
-from merge.legacy_tables import Integers, questions_of_tasks
+from merge.legacy_files import LegacyFile, read_legacy_files
+from merge.legacy_rows import FailureRow
+from merge.legacy_tables import is_in, questions_in, union
 from merge.select import SelectedRows
-from merge.shards import FileMark, ShardView
+from merge.shards import ShardView
 
 #: What stands where a run of this project has its own id.
 RUN: Final = "legacy"
-#: Bytes of files below which one process is done before a second one has begun.
-_WORTH_IT: Final = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,68 +64,61 @@ def read_legacy(runs: Sequence[RunArtifacts], retry: RetrySettings) -> LegacyInp
 
     Raises CorruptArtifactError, RefusedError for two different rows of one rollout, NoTasksError without a single row.
     """
-    marks = [_marks(run) for run in runs]
-    files = list(run_tasks([partial(_read, run) for run in runs], is_worth_it=_bytes_of(marks) >= _WORTH_IT))
-    agents = gather_agents(files)
+    files = [LegacyFile.at(run) for run in runs]
+    rows = read_legacy_files(files)
+    agents = gather_agents(rows)
     if not agents:
         raise NoTasksError("there is not a single row.", "Nothing can be aggregated.", runs[0].rollouts)
-    without = tuple(file.path for file in files if file.inventory is None)
-    inputs = [_Input(run, file, found) for run, file, found in zip(runs, files, marks, strict=True)]
-    made = tuple(_made(name, agents[name], inputs, retry) for name in sorted(agents))
-    return LegacyInputs(made, without, tuple(note for file in files for note in file.notes))
+    without = tuple(file.run.rollouts for file in files if not file.has_inventory)
+    return LegacyInputs(tuple(_made(agent, files, retry) for agent in agents), without, rows.notes)
 
 
-def _read(run: RunArtifacts) -> LegacyFile:
-    return read_legacy_file(run.rollouts, run.failures, run.inventory)
-
-
-def _bytes_of(marks: Sequence[Mapping[Path, FileMark]]) -> int:
-    return sum(mark.size_bytes for found in marks for mark in found.values())
-
-
-class _Input(NamedTuple):
-    """One input: where it is, what it holds, and how to tell that it is still the same."""
-
-    run: RunArtifacts
-    file: LegacyFile
-    marks: dict[Path, FileMark]
-
-
-def _made(name: str, agent: Agent, inputs: Sequence[_Input], retry: RetrySettings) -> LegacyAgent:
-    results, failed = agent.results, agent.failed_keys
-    every = np.union1d(np.union1d(agent.questions.keys, results.keys), failed)
-    coverage = _coverage(name, agent, every, retry)
-    digest = _source_digest(agent, [given.file for given in inputs])
-    settled = set(np.intersect1d(failed, results.keys).tolist())
-    unsettled = {key: found[-1].failure_class for key, found in agent.failures.items() if key not in settled}
-    missing = np.setdiff1d(np.setdiff1d(every, results.keys), failed)
+def _made(agent: Agent, files: Sequence[LegacyFile], retry: RetrySettings) -> LegacyAgent:
+    every = union(agent.asked.keys, agent.results.keys, agent.failed_keys)
+    without_result = every[~is_in(every, agent.results.keys)]
+    is_failed = is_in(without_result, agent.failed_keys)
+    unsettled = without_result[is_failed].tolist()
+    coverage = _coverage(agent, len(every), unsettled, retry)
+    digest = _source_digest(agent, files)
+    manifest = _manifest(agent.name, len(every), digest)
+    # All files are one set, so what has no result belongs to none of them: the first one tells.
+    failures = {key: agent.failures[key][-1].failure_class for key in unsettled}
+    missing = _array(without_result[~is_failed])
     shards: list[ShardView] = []
-    for number, (run, _, marks) in enumerate(inputs):
-        own = np.flatnonzero(results.files == number)
-        selected = SelectedRows(*(_array(c[own]) for c in (results.keys, results.offsets, results.lengths, results.checksums)))
+    for file, selected in zip(files, _rows_by_file(agent, len(files)), strict=True):
         shards.append(
             ShardView(
-                artifacts=run,
-                manifest=_manifest(name, len(every), digest),
+                artifacts=file.run,
+                manifest=manifest,
                 coverage=coverage,
                 keys=selected.keys,
                 rows=selected,
                 rewards=array("d"),
-                state_sha256=_state_digest(selected, run, marks),
-                marks=marks,
-                # All files are one set, so what has no result belongs to none of them: the first one tells.
-                failures=unsettled if not shards else {},
-                missing=_array(missing) if not shards else array("q"),
+                state_sha256=_state_digest(selected, file),
+                marks=file.marks,
+                failures=failures,
+                missing=missing,
             )
         )
-    return LegacyAgent(name, tuple(shards), coverage, _array(every), digest)
+        failures, missing = {}, array("q")
+    return LegacyAgent(agent.name, tuple(shards), coverage, _array(every), digest)
+
+
+def _rows_by_file(agent: Agent, files: int) -> Iterator[SelectedRows]:
+    results = agent.results
+    order = np.argsort(results.files, kind="stable")
+    bounds = np.searchsorted(results.files[order], np.arange(files + 1)).tolist()
+    for begin, end in itertools.pairwise(bounds):
+        own = results.take(order[begin:end])
+        yield SelectedRows(*map(_array, (own.keys, own.offsets, own.lengths, own.checksums)))
 
 
 def _array(column: Integers) -> array[int]:
-    return array("q", column.astype(np.int64).tobytes())
+    return array("q", column.tobytes())
 
 
-def _coverage(name: str, agent: Agent, keys: Integers, retry: RetrySettings) -> Coverage:
+def _coverage(agent: Agent, expected: int, unsettled: Sequence[int], retry: RetrySettings) -> Coverage:
+    """The counts over ``expected`` rollouts, of which those with keys in ``unsettled`` failed and have no result."""
     results = agent.results
     states: Counter[RolloutState] = Counter()
     kinds: Counter[str] = Counter()
@@ -136,24 +128,22 @@ def _coverage(name: str, agent: Agent, keys: Integers, retry: RetrySettings) -> 
     states[RolloutState.MASKED] = int(np.count_nonzero(results.masked))
     states[RolloutState.MEASURED] = int(np.count_nonzero(~results.masked & has_reward))
     states[RolloutState.UNSCORED] = int(np.count_nonzero(~results.masked & ~has_reward))
-    open_failures = np.setdiff1d(agent.failed_keys, results.keys)
-    for key in open_failures.tolist():
-        past = _past(agent.failures[key])
+    for failures in map(agent.failures.__getitem__, unsettled):
+        past = _past(failures)
         state = state_under(past, retry)
         states[state] += 1
         unfinished += may_dispatch(past, retry)
-        last = agent.failures[key][-1]
-        kinds[last.kind or last.failure_class] += 1
+        kinds[failures[-1].kind or failures[-1].failure_class] += 1
         terminally += state is RolloutState.FAILED and is_terminal(past, retry)
     # Without any line it was never begun, as far as anybody knows.
-    never = len(keys) - len(results.keys) - len(open_failures)
+    never = expected - len(results.keys) - len(unsettled)
     states[RolloutState.NEVER_DISPATCHED] += never
     unfinished += never * may_dispatch(Past(RolloutState.NEVER_DISPATCHED, 0, 0, terminal=False), retry)
     rewards = results.rewards[~results.masked & has_reward]
     return Coverage(
-        benchmark=name,
+        benchmark=agent.name,
         run_id=RUN,
-        expected=len(keys),
+        expected=expected,
         states={state: states[state] for state in RolloutState},
         attempts=len(results.keys) + sum(map(len, agent.failures.values())),
         failed_terminally=terminally,
@@ -188,23 +178,18 @@ def _manifest(name: str, expected: int, source_digest: str) -> Manifest:
 
 def _source_digest(agent: Agent, files: Sequence[LegacyFile]) -> str:
     """Over the questions of all tasks, from the inventories; empty without one."""
-    if not len(agent.questions.keys):
+    if not len(agent.asked.keys):
         return ""
     hasher = hashlib.sha256()
-    for task, line in questions_of_tasks(files, agent.questions):
-        question = question_in(line)
+    for task, question in questions_in(files, agent.asked.rows):
         hasher.update(b"%d %d %b\n" % (task, len(question), question))
     return hasher.hexdigest()
 
 
-def _state_digest(rows: SelectedRows, run: RunArtifacts, marks: dict[Path, FileMark]) -> str:
+def _state_digest(rows: SelectedRows, file: LegacyFile) -> str:
     hasher = hashlib.sha256()
     for column in (rows.keys, rows.offsets, rows.lengths, rows.checksums):
         hasher.update(column.tobytes())
-    for path in (run.failures, run.inventory):
-        hasher.update(b"%d\n" % (marks[path].size_bytes if path in marks else -1))
+    for path in (file.run.failures, file.run.inventory):
+        hasher.update(b"%d\n" % (file.marks[path].size_bytes if path in file.marks else -1))
     return hasher.hexdigest()
-
-
-def _marks(run: RunArtifacts) -> dict[Path, FileMark]:
-    return {path: FileMark.of(path) for path in (run.rollouts, run.failures, run.inventory) if path.exists()}

@@ -1,149 +1,137 @@
-"""Rows of NeMo Gym's files as columns over all files: which row of a rollout counts, and which two cannot both be true."""
+"""Which rows of NeMo Gym's files count: one for each rollout and each question, and never two that cannot both be true."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
+from io import FileIO
+from pathlib import Path
+from typing import Final, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from collector.errors import RefusedError
-from merge.legacy_rows import InventoryColumns, LegacyFile, row_at
+from merge.array_types import Flags, Integers
+from merge.legacy_columns import Questions, Results
+from merge.legacy_files import LegacyFile, LegacyRows
+from merge.legacy_lines import line_number
+from merge.legacy_rows import question_in
 from merge.select import repeat_of, task_of
 
-Integers: TypeAlias = npt.NDArray[np.int64]
-Floats: TypeAlias = npt.NDArray[np.float64]
-Flags: TypeAlias = npt.NDArray[np.bool_]
+#: A thousand inputs need no thousand descriptors.
+_MOST_OPEN: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Results:
-    """The results of one agent over all files, one for each rollout, by rising key; columns as those of a file."""
+class Asked(NamedTuple):
+    """Which rollouts inventories ask one agent for, by rising key, and of each task, rising, the row that says what."""
 
     keys: Integers
-    #: The number of the file that has the row.
-    files: Integers
-    offsets: Integers
-    lengths: Integers
-    checksums: Integers
-    rewards: Floats
-    masked: Flags
-    truncated: Flags
+    rows: Questions
 
 
-@dataclass(frozen=True, slots=True)
-class Questions:
-    """Which rollouts inventories ask one agent for, by rising key, and where the last row of each task stands."""
-
-    keys: Integers
-    tasks: Integers
-    files: Integers
-    offsets: Integers
-    lengths: Integers
+def union(*parts: Integers) -> Integers:
+    """All numbers of ``parts``, each of which rises, once and rising."""
+    every = np.concatenate(parts)
+    # Merges what rises already.
+    every.sort(kind="stable")
+    return every[np.diff(every, prepend=-1) != 0]
 
 
-def result_rows(files: Sequence[LegacyFile]) -> Results:
-    """The rows of all files, one after the other."""
-    found = [file.results for file in files]
-    integers = [
-        [np.asarray(c, dtype=np.int64) for c in (rows.keys, rows.offsets, rows.lengths, rows.checksums)] for rows in found
-    ]
-    keys, offsets, lengths, checksums = (np.concatenate(columns) for columns in zip(*integers, strict=True))
-    numbers = np.repeat(np.arange(len(files)), [len(rows.keys) for rows in found])
-    rewards = np.concatenate([np.asarray(rows.rewards, dtype=np.float64) for rows in found])
-    masked, truncated = (
-        np.frombuffer(b"".join(flags), dtype=np.bool_)
-        for flags in ([rows.masked for rows in found], [rows.truncated for rows in found])
-    )
-    return Results(keys, numbers, offsets, lengths, checksums, rewards, masked, truncated)
+def is_in(numbers: Integers, known: Integers) -> Flags:
+    """Which of ``numbers`` are among ``known``; both rise."""
+    places = np.searchsorted(known, numbers)
+    found = np.zeros(len(numbers), dtype=np.bool_)
+    inside = places < len(known)
+    found[inside] = known[places[inside]] == numbers[inside]
+    return found
 
 
-def _joined(columns: Iterable[Sequence[int]]) -> Integers:
-    return np.concatenate([np.asarray(column, dtype=np.int64) for column in columns])
+def first_rows(rows: LegacyRows, owners: Integers) -> tuple[Results, Integers]:
+    """The first row of each rollout of each owner, and its owner; owners rise, and keys of one do.
+
+    Raises RefusedError when a later row of a rollout is another one.
+    """
+    # Equal ones stay in the order of the inputs.
+    order = np.lexsort((rows.results.keys, owners))
+    keys, names = rows.results.keys[order], owners[order]
+    is_first = (np.diff(keys, prepend=-1) != 0) | (np.diff(names, prepend=-1) != 0)
+    if not np.all(is_first):
+        _check_same(rows, order, is_first)
+    return rows.results.take(order[is_first]), names[is_first]
 
 
-def results_of(rows: Results, chosen: Integers) -> Results:
-    """Of the ``chosen`` rows the first of each rollout."""
-    _, first = np.unique(rows.keys[chosen], return_index=True)
-    kept = chosen[first]
-    return Results(
-        rows.keys[kept],
-        rows.files[kept],
-        rows.offsets[kept],
-        rows.lengths[kept],
-        rows.checksums[kept],
-        rows.rewards[kept],
-        rows.masked[kept],
-        rows.truncated[kept],
-    )
-
-
-def inventory_rows(files: Sequence[LegacyFile]) -> Questions:
-    """The rows of all inventories, one after the other."""
-    found = [file.inventory or InventoryColumns() for file in files]
-    keys, offsets, lengths = map(_joined, zip(*[(rows.keys, rows.offsets, rows.lengths) for rows in found], strict=True))
-    numbers = np.repeat(np.arange(len(files)), [len(rows.keys) for rows in found])
-    return Questions(keys, keys >> 32, numbers, offsets, lengths)
-
-
-def questions_of(rows: Questions, chosen: Integers) -> Questions:
-    """What the ``chosen`` rows ask for."""
-    # A rollout stands where it was named first, with what was said of it last; of the rollouts of a task the last one counts.
-    _, first, which = np.unique(rows.keys[chosen], return_index=True, return_inverse=True)
-    last = np.zeros(len(first), dtype=np.int64)
-    np.maximum.at(last, which, np.arange(len(chosen)))
-    order = np.argsort(first)
-    tasks = rows.tasks[chosen][first[order]]
-    _, from_end = np.unique(tasks[::-1], return_index=True)
-    kept = chosen[last[order][len(tasks) - 1 - from_end]]
-    return Questions(np.unique(rows.keys[chosen]), rows.tasks[kept], rows.files[kept], rows.offsets[kept], rows.lengths[kept])
-
-
-def check_same(files: Sequence[LegacyFile], owners: Integers, rows: Results) -> None:
-    """Raise RefusedError for the first row that is another one of a rollout than the first."""
-    order = np.lexsort((np.arange(len(owners)), rows.keys, owners))
-    keys, names = rows.keys[order], owners[order]
-    is_first = np.ones(len(order), dtype=np.bool_)
-    is_first[1:] = (keys[1:] != keys[:-1]) | (names[1:] != names[:-1])
+def _check_same(rows: LegacyRows, order: Integers, is_first: Flags) -> None:
+    results, paths = rows.results, [file.run.rollouts for file in rows.files]
     firsts = order[np.flatnonzero(is_first)[np.cumsum(is_first) - 1]]
     again = np.flatnonzero(~is_first)
-    for place in again[np.argsort(order[again])].tolist():
-        earlier, later = int(firsts[place]), int(order[place])
-        if _bytes_of(files, rows, earlier) != _bytes_of(files, rows, later):
-            key = int(rows.keys[later])
-            raise RefusedError(
-                f"another row of rollout {task_of(key)}-{repeat_of(key)} than {_where(files, rows, earlier)}.",
-                "Nobody can tell which counts: remove one.",
-                _where(files, rows, later),
+    with _Texts(paths) as texts:
+        for place in again[np.argsort(order[again])].tolist():
+            first, second = (
+                _Place(*(int(column[index]) for column in (results.files, results.offsets, results.lengths)))
+                for index in (firsts[place], order[place])
             )
+            if texts.line(first) != texts.line(second):
+                key = int(results.keys[order[place]])
+                here, there = (f"{paths[at.file]}:{line_number(paths[at.file], at.offset)}" for at in (second, first))
+                raise RefusedError(
+                    f"another row of rollout {task_of(key)}-{repeat_of(key)} than {there}.",
+                    "Nobody can tell which counts: remove one.",
+                    here,
+                )
 
 
-def _bytes_of(files: Sequence[LegacyFile], rows: Results, index: int) -> bytes:
-    with files[int(rows.files[index])].path.open("rb", buffering=0) as file:
-        return row_at(file.fileno(), int(rows.offsets[index]), int(rows.lengths[index]))
+class _Place(NamedTuple):
+    """Where a line stands in a file with a number."""
+
+    file: int
+    offset: int
+    length: int
 
 
-def _where(files: Sequence[LegacyFile], rows: Results, index: int) -> str:
-    number = int(rows.files[index])
-    # Each line is a row.
-    first = int(np.searchsorted(rows.files, number))
-    return f"{files[number].path}:{index - first + 1}"
+class _Texts:
+    """Lines of files, read here and there. Some files stay open; a thousand could need more descriptors than there are."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = paths
+        self._open: dict[int, FileIO] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._close()
+
+    def line(self, place: _Place) -> bytes:
+        """The line there, newline included."""
+        file = self._open.get(place.file)
+        if file is None:
+            if len(self._open) == _MOST_OPEN:
+                self._close()
+            file = self._open[place.file] = FileIO(self._paths[place.file])
+        data = os.pread(file.fileno(), place.length, place.offset)
+        return data if data.endswith(b"\n") else data + b"\n"
+
+    def _close(self) -> None:
+        while self._open:
+            self._open.popitem()[1].close()
 
 
-def questions_of_tasks(files: Sequence[LegacyFile], questions: Questions) -> list[tuple[int, bytes]]:
-    """Each task, rising, with the inventory row that says what it asks."""
-    found: list[tuple[int, bytes]] = []
-    descriptors: dict[int, int] = {}
-    try:
-        columns = (questions.tasks, questions.files, questions.offsets, questions.lengths)
-        for task, number, offset, length in zip(*(column.tolist() for column in columns), strict=True):
-            if number not in descriptors:
-                descriptors[number] = os.open(files[number].inventory_path, os.O_RDONLY | os.O_CLOEXEC)
-            found.append((task, row_at(descriptors[number], offset, length)))
-    finally:
-        for descriptor in descriptors.values():
-            os.close(descriptor)
-    return found
+def asked_of(questions: Questions) -> Asked:
+    """What ``questions`` of one agent ask for: of the rollouts of a task the one that was named last, in its last row."""
+    order = np.argsort(questions.keys, kind="stable")
+    keys = questions.keys[order]
+    begins, ends = np.flatnonzero(np.diff(keys, prepend=-1)), np.flatnonzero(np.diff(keys, append=-1))
+    first, last, keys = order[begins], order[ends], keys[begins]
+    # A rollout that is named again stands where it was named first.
+    latest = np.maximum.reduceat(first, np.flatnonzero(np.diff(keys >> 32, prepend=-1)))
+    row_of = np.zeros(len(order), dtype=np.int64)
+    row_of[first] = last
+    return Asked(keys, questions.take(row_of[latest]))
+
+
+def questions_in(files: Sequence[LegacyFile], rows: Questions) -> Iterator[tuple[int, bytes]]:
+    """Each task with what the inventory ``rows`` ask, in their order."""
+    places = map(_Place, *(column.tolist() for column in (rows.files, rows.offsets, rows.lengths)))
+    with _Texts([file.run.inventory for file in files]) as texts:
+        for key, place in zip(rows.keys.tolist(), places, strict=True):
+            yield task_of(key), question_in(texts.line(place))

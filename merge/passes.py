@@ -10,11 +10,11 @@ import math
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, repeat
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from merge.array_types import Flags, Floats, Integers
 from merge.figures import deviation, mean_of, pass_at
 from merge.metrics import REWARD, Metrics
 from merge.row_numbers import NO_ANSWER, NO_ROW, NO_SUBSET
@@ -25,9 +25,6 @@ MISSING_ANSWER: Final = "no_answer"
 _FEW_REPEATS: Final = 64
 #: Tasks whose votes are counted at once: what that takes on the way is some hundred bytes a task and repeat.
 _TASKS_AT_ONCE: Final = 4096
-
-Floats: TypeAlias = npt.NDArray[np.float64]
-Integers: TypeAlias = npt.NDArray[np.int64]
 
 
 class Passes(NamedTuple):
@@ -49,7 +46,7 @@ class _Samples(NamedTuple):
         """The largest number of scores that a task has."""
         return int(self.counts.max(initial=0))
 
-    def nth(self, index: int, chosen: npt.NDArray[np.bool_]) -> Floats:
+    def nth(self, index: int, chosen: Flags) -> Floats:
         """Score ``index`` of each of the ``chosen`` tasks, all of which have one."""
         return self.values[self.starts[chosen] + index]
 
@@ -140,7 +137,7 @@ class _PartOfTasks(NamedTuple):
     spread: float
 
 
-def _binary_part(k: int, scores: _Samples, enough: npt.NDArray[np.bool_]) -> _PartOfTasks:
+def _binary_part(k: int, scores: _Samples, enough: Flags) -> _PartOfTasks:
     """For zeros and ones: few sums occur, however many tasks there are."""
     right = np.add.reduceat(scores.values, scores.starts)[enough].astype(np.int64)
     first = np.sum([scores.nth(index, enough) for index in range(k)], axis=0).astype(np.int64)
@@ -152,7 +149,7 @@ def _binary_part(k: int, scores: _Samples, enough: npt.NDArray[np.bool_]) -> _Pa
     )
 
 
-def _any_part(k: int, scores: _Samples, enough: npt.NDArray[np.bool_]) -> _PartOfTasks:
+def _any_part(k: int, scores: _Samples, enough: Flags) -> _PartOfTasks:
     first: list[list[float]] = np.stack([scores.nth(index, enough) for index in range(k)], axis=1).tolist()
     return _PartOfTasks(
         best=mean_of([max(task) for task in first]),

@@ -206,8 +206,9 @@ def _lines(report: MergeReport, coverage: dict[str, Any], merged: Any) -> list[s
     if zeros:
         total = zeros["measured"] + zeros["failures_counted_as_zero"] + zeros["imputed"]
         mean = zeros["mean_reward_with_zeros"]
+        expected = coverage["expected"] if report.is_expected_known else "?"
         lines.append(
-            f"with 0s   {'no score' if mean is None else f'{mean:.4g}'} ({total}/{coverage['expected']}): "
+            f"with 0s   {'no score' if mean is None else f'{mean:.4g}'} ({total}/{expected}): "
             f"{zeros['measured']} measured, {counted(zeros['failures_counted_as_zero'], 'failure')} counted as 0, "
             f"{zeros['imputed']} missing imputed as 0"
         )
