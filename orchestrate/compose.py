@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
@@ -16,12 +15,9 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import GrammarParseError, OmegaConfBaseException, UnsupportedInterpolationType
 
-from collector.errors import ConfigError, NotFoundError, StorageError
+from collector.errors import ConfigError
+from orchestrate.yaml_file import one_line, read_yaml
 
-#: A submit YAML is written by people; more than this is another kind of file.
-_SIZE_LIMIT = 4 << 20
-#: Values after aliases are followed; an alias that contains itself or doubles again and again exceeds it.
-_NODE_LIMIT = 200_000
 _STORE_NAME = "_gym_eval_submit"
 _MERGING: Final = "Error merging override "
 #: OmegaConf's words for a reference that leads nowhere, and what says the same to who wrote it.
@@ -53,74 +49,9 @@ def compose_data(data: dict[str, Any], overrides: Sequence[str], *, folder: Path
     return cast("dict[str, Any]", plain)
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in ``path``. Raises NotFoundError without a file, StorageError, or ConfigError for no mapping."""
-    try:
-        with path.open("rb") as file:
-            found = file.read(_SIZE_LIMIT + 1)
-        if len(found) > _SIZE_LIMIT:
-            raise ConfigError(f"the file is larger than {_SIZE_LIMIT >> 20} MiB.", "Name the submit YAML.", path)
-        # utf-8-sig: editors on Windows put a byte order mark in front.
-        text = found.decode("utf-8-sig")
-        data = yaml.load(text, _strict_loader())  # noqa: S506 - OmegaConf's loader constructs plain data only
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise NotFoundError("there is no such file.", "Check the path of the YAML file.", path) from error
-    except OSError as error:
-        what = f"cannot be read: {(error.strerror or str(error)).lower()}."
-        # A directory is a slip of whoever named it; anything else is the disk's.
-        kind = ConfigError if isinstance(error, IsADirectoryError) else StorageError
-        raise kind(what, "Check the path of the YAML file.", path) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"not UTF-8 text (byte {error.start}).", "Name the submit YAML.", path) from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"not valid YAML: {_yaml_problem(error)}.", where=path) from error
-    if data is None:
-        raise ConfigError("the file is empty.", "It needs compute, driver and job.", path)
-    if not isinstance(data, dict):
-        raise ConfigError(f"a {type(data).__name__} at the top level.", "It needs the keys compute, driver and job.", path)
-    if _node_count(data) > _NODE_LIMIT:
-        raise ConfigError("an alias contains itself, or aliases multiply without end.", "Write the values out.", path)
-    if (text := _not_utf8(data)) is not None:
-        raise ConfigError(f"{text!a:.60} holds a lone surrogate, which is no UTF-8.", "Write another character.", path)
-    return data
-
-
-def _strict_loader() -> Any:
-    """OmegaConf's loader: no duplicate keys, no dates, floats as in YAML 1.2."""
-    from omegaconf._utils import get_yaml_loader  # noqa: PLC0415 - OmegaConf.load would hide the mark of an error
-
-    return get_yaml_loader()
-
-
-def _not_utf8(data: Any) -> str | None:
-    """A text in ``data`` that no file can be written with; None when there is none."""
-    parts = [data]
-    # It grows while it is gone through.
-    for part in parts:
-        if isinstance(part, dict):
-            parts.extend([*part, *part.values()])
-        elif isinstance(part, list):
-            parts.extend(part)
-        elif isinstance(part, str) and not part.isascii() and any("\ud800" <= sign <= "\udfff" for sign in part):
-            return part
-    return None
-
-
-def _node_count(data: Any) -> int:
-    count, open_nodes = 0, [data]
-    while open_nodes and count <= _NODE_LIMIT:
-        node = open_nodes.pop()
-        count += 1
-        if isinstance(node, dict):
-            open_nodes.extend(node.values())
-        elif isinstance(node, list):
-            open_nodes.extend(node)
-    return count
-
-
 def _hydra_problem(error: Exception) -> str:
     """Hydra's own message without what does not apply: nothing here can be swept over."""
-    text = _one_line(error)
+    text = one_line(error)
     if isinstance(error, OverrideParseException):
         key, equals, _ = str(error.override).partition("=")
         if not equals and not key.startswith("~"):
@@ -142,7 +73,7 @@ def _hydra_problem(error: Exception) -> str:
 
 def _key_problem(error: Exception, data: dict[str, Any]) -> str | None:
     """What to write in place of a changed key that the file does not have; None for another error, or when none is near."""
-    if (asked := _NO_SUCH.match(_one_line(error))) is None:
+    if (asked := _NO_SUCH.match(one_line(error))) is None:
         return None
     node: Any = data
     parts = asked[1].split(".")
@@ -161,7 +92,7 @@ def _key_problem(error: Exception, data: dict[str, Any]) -> str | None:
 
 def _merge_problem(override: str, cause: BaseException | None) -> str:
     """What Hydra says only in the cause of its error: why the value does not fit what the file has there."""
-    why = _one_line(cause or "it does not fit what is there").partition(" full_key")[0].rstrip(".")
+    why = one_line(cause or "it does not fit what is there").partition(" full_key")[0].rstrip(".")
     if "DictConfig" in why and "ListConfig" in why:
         here, there = ("a list", "keys with values") if override.endswith("]") else ("keys with values", "a list")
         why = f"it gives {here} where the file has {there}"
@@ -177,13 +108,3 @@ def _reference_problem(error: Exception, text: str) -> str | None:
     if (missing := _NO_KEY.search(text)) is not None:
         return f"{where}${{{missing[1]}}}: there is no such key in this file."
     return None
-
-
-def _yaml_problem(error: yaml.YAMLError) -> str:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return f"line {error.problem_mark.line + 1}: {_one_line(error.problem or error.context or 'cannot be read')}"
-    return _one_line(error)
-
-
-def _one_line(problem: object) -> str:
-    return " ".join(str(problem).split())

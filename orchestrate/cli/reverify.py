@@ -88,8 +88,9 @@ def _settings(args: argparse.Namespace) -> ReverifySettings:
 
     from collector.errors import ConfigError
     from collector.reverify.settings import ReverifySettings
-    from orchestrate.compose import compose_data, read_yaml
+    from orchestrate.compose import compose_data
     from orchestrate.config.problems import problems_of
+    from orchestrate.yaml_file import read_yaml
 
     where: Path | str = args.config or ""
     data: dict[str, Any] = read_yaml(args.config) if args.config else {}

@@ -102,7 +102,6 @@ def _settings(args: argparse.Namespace) -> RunSettings:
 
     from collector.errors import ConfigError, RequestError
     from collector.settings import RunSettings
-    from orchestrate.compose import compose_data
     from orchestrate.config.nemo_gym import from_nemo_gym
     from orchestrate.config.problems import problems_of
 
@@ -111,8 +110,7 @@ def _settings(args: argparse.Namespace) -> RunSettings:
         raise RequestError("--model-api-key would show the key to every user of this machine.", "Use --model-api-key-env.")
     where: Path | str = args.config or ""
     data = _with_flags(_run_yaml(args.config) if args.config else {}, args)
-    folder = args.config.absolute().parent if args.config else Path.cwd()
-    composed = compose_data(data, args.overrides, folder=folder, where=where)
+    composed = _composed(data, args, where)
     if args.model_api_key_env is not None:
         if args.model_api_key_env not in os.environ:
             raise RequestError(f"there is no variable {args.model_api_key_env}.", "Check --model-api-key-env.")
@@ -126,6 +124,18 @@ def _settings(args: argparse.Namespace) -> RunSettings:
         raise ConfigError(
             "; ".join(_with_flag(problem) for problem in problems_of(error, RunSettings)) + ".", where=where
         ) from error
+
+
+def _composed(data: dict[str, Any], args: argparse.Namespace, where: Path | str) -> dict[str, Any]:
+    from orchestrate.yaml_file import is_literal
+
+    # Flags alone need no Hydra, whose import would be a tenth of a short run.
+    if not args.config and not args.overrides and is_literal(data):
+        return dict(data)
+    from orchestrate.compose import compose_data
+
+    folder = args.config.absolute().parent if args.config else Path.cwd()
+    return compose_data(data, args.overrides, folder=folder, where=where)
 
 
 def _check_no_serve(args: argparse.Namespace) -> None:
@@ -148,7 +158,7 @@ def _check_no_serve(args: argparse.Namespace) -> None:
 def _run_yaml(file: Path) -> dict[str, Any]:
     """The settings in ``file``. Raises RequestError for the YAML of a submission, which has such settings one level down."""
     from collector.errors import RequestError
-    from orchestrate.compose import read_yaml
+    from orchestrate.yaml_file import read_yaml
 
     data = read_yaml(file)
     if "driver" in data and "compute" in data:

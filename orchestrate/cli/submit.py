@@ -93,8 +93,8 @@ def _parser() -> CommandParser:
 
 
 def _read(config_file: Path, cluster: str | None) -> dict[str, Any]:
-    from orchestrate.compose import read_yaml
     from orchestrate.config.clusters import with_cluster
+    from orchestrate.yaml_file import read_yaml
 
     data = read_yaml(config_file)
     return data if cluster is None else with_cluster(data, cluster)

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from collector.errors import ConfigError
-from orchestrate.compose import compose_file
+from orchestrate.compose import compose_data, compose_file
+from orchestrate.yaml_file import is_literal
 
 TEXT = """
 _model: org/m
@@ -206,3 +209,30 @@ def test_an_override_of_another_form_says_why_it_does_not_fit(tmp_path: Path, ov
         compose_file(path, [override])
 
     assert str(caught.value) == f"{path}: override {override!r} cannot be used: {why}."
+
+
+VALUES = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(allow_nan=False),
+        st.text(),
+        st.sampled_from(["???", "${oc.env:HOME}", "a ${_m} b", "$HOME", "\\\\${x}"]),
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.from_regex("[a-z]{1,8}", fullmatch=True), inner)),
+    max_leaves=5,
+)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.dictionaries(st.from_regex("run_[a-z]{1,8}", fullmatch=True), VALUES, max_size=3))
+def test_what_is_said_literally_is_what_composing_would_give(data: dict[str, Any]) -> None:
+    """A run by flags alone leaves composing out."""
+    if is_literal(data):
+        assert compose_data(data, [], folder=Path("/"), where="") == data
+
+
+@pytest.mark.parametrize("value", ["${oc.env:HOME}", "???", "a$b"])
+def test_what_composing_may_change_is_not_taken_literally(value: str) -> None:
+    assert not is_literal({"a": [{"b": value}]})
