@@ -62,7 +62,9 @@ def test_text_of_the_file_reaches_arguments_environment_and_requests(texts: list
     with tempfile.TemporaryDirectory() as name:
         folder, seen = Path(name), Path(name) / "seen"
         path = folder / "submit.yaml"
-        path.write_text(yaml.safe_dump(config(texts, seen), allow_unicode=True))
+        # As it is, but for line ends of YAML 1.1, which this library writes so that it reads a space.
+        is_odd = any(sign in text for text in texts for sign in "\x85\u2028\u2029")
+        path.write_text(yaml.safe_dump(config(texts, seen), allow_unicode=not is_odd))
         loaded = load_config(compose_file(path, []), where=path, environ={}).config
         # What a job reads is the plan, which went through JSON.
         plan = SubmitConfig.model_validate_json(loaded.model_dump_json())
