@@ -21,7 +21,7 @@ from merge.plugins import check_plugins
 from merge.read_shards import read_shards
 from merge.receipt import Receipt
 from merge.sources import are_legacy, find_runs, read_source
-from merge.target import check_names, check_replaced, check_target
+from merge.target import check_names, check_replaced, check_targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ def merge_paths(
 
 
 def _check_places(places: Sequence[Path], runs: Sequence[RunArtifacts]) -> None:
+    check_targets(places, runs)
     for place in places:
-        check_target(place, runs)
         check_replaced(place, runs)
 
 

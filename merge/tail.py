@@ -18,7 +18,7 @@ from merge.partial import partial_name, withdraw_partial
 from merge.read_shards import read_shards
 from merge.receipt import Receipt
 from merge.shards import ShardView, read_shard
-from merge.target import check_target
+from merge.target import check_targets
 
 
 class MergeState(StrEnum):
@@ -63,12 +63,10 @@ def merge_when_final(
         return MergeOutcome(MergeState.WAITING, generation.coverage)
     # A whole result takes the place of the partial one, which goes.
     places = (merged.rollouts, partial_name(merged.rollouts))
-    for place in places:
-        check_target(place, inputs.artifacts)
+    check_targets(places, inputs.artifacts)
     with waiting_lock(merged.merge_lock, timeout_s=wait_s):
         # While this one waited for the lock, others may have published, and collectors may have gone on.
-        for place in places:
-            check_target(place, inputs.artifacts)
+        check_targets(places, inputs.artifacts)
         generation = _refreshed(generation, shards, benchmark, retry)
         if generation.is_partial and not allow_partial:
             return MergeOutcome(MergeState.WAITING, generation.coverage)

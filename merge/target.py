@@ -8,12 +8,12 @@ from typing import Any, Final, cast
 
 from collector import durable, jsonl
 from collector.artifacts import RunArtifacts
-from collector.durable import FileId
 from collector.errors import GymEvalError, RefusedError
 from collector.manifest import Manifest, read_manifest
 from merge.legacy import RUN
 from merge.receipt import name_of_input
 from merge.replaceable import check_replaceable
+from merge.source_files import SourceFiles
 from merge.sources import is_companion
 from merge.told import told_beside
 
@@ -28,15 +28,22 @@ _BYTES: Final = 8 << 20
 
 def check_target(target: Path, sources: Sequence[RunArtifacts]) -> None:
     """Raise RefusedError unless writing ``target`` leaves every input, and every other run, as it is. Reads only."""
-    _check_kind(target)
-    for path in _published_beside(target):
-        check_replaceable(path, _tag_of(path, target))
-    resolved = durable.real_path(target)
-    for place in _places_of(target):
-        _refuse_companions(place)
-    for source in sources:
-        _refuse_alias(target, resolved, source)
-    _refuse_shard_directory(target, resolved, sources)
+    check_targets([target], sources)
+
+
+def check_targets(targets: Sequence[Path], sources: Sequence[RunArtifacts]) -> None:
+    """``check_target`` of each of ``targets``."""
+    known = SourceFiles(sources)
+    shards = {source.rollouts.parent for source in sources if _is_shard(source.manifest)}
+    shard_places = set(map(durable.real_path, shards))
+    for target in targets:
+        _check_kind(target)
+        for path in _published_beside(target):
+            check_replaceable(path, _tag_of(path, target))
+        for place in _places_of(target):
+            _refuse_companions(place)
+        _refuse_alias(target, known)
+        _refuse_shard_directory(target, shard_places)
 
 
 def check_replaced(target: Path, sources: Sequence[RunArtifacts]) -> None:
@@ -61,26 +68,10 @@ def check_replaced(target: Path, sources: Sequence[RunArtifacts]) -> None:
 def check_names(target: Path, sources: Sequence[RunArtifacts]) -> None:
     """Raise RefusedError when a receipt at ``target`` could not name one of ``sources``: a pattern finds any name on a disk."""
     for source in sources:
-        name = name_of_input(source.rollouts, target)
-        if not name.isascii() and jsonl.escaped(name) != name:
+        path = str(source.rollouts)
+        # Of a run that is named relative to its target, what is above both does not matter.
+        if jsonl.escaped(path) != path and jsonl.escaped(name := name_of_input(source.rollouts, target)) != name:
             raise RefusedError("the path is no UTF-8, and a receipt names its inputs in it.", "Rename it.", source.rollouts)
-
-
-def files_of(artifacts: RunArtifacts) -> tuple[Path, ...]:
-    """Every file that belongs to a run, whether it exists or not."""
-    return (
-        artifacts.rollouts,
-        *artifacts.recovery_companions,
-        artifacts.coverage,
-        artifacts.config,
-        artifacts.aggregate,
-        artifacts.receipt,
-        artifacts.exports,
-        artifacts.health,
-        artifacts.verdicts,
-        artifacts.lock,
-        artifacts.merge_lock,
-    )
 
 
 def _check_kind(target: Path) -> None:
@@ -121,16 +112,14 @@ def _in_other_case(place: Path) -> list[str]:
     return sorted(path.name for path in parent.iterdir() if path.name.casefold() in wanted) if parent.is_dir() else []
 
 
-def _refuse_alias(target: Path, resolved: Path, source: RunArtifacts) -> None:
-    same = next((path for path in files_of(source) if _is_same(resolved, path)), None)
+def _refuse_alias(target: Path, known: SourceFiles) -> None:
+    same = known.same_as(target)
     if same is not None:
-        what = "an input" if same == source.rollouts else f"{same.name}, a companion of an input"
+        what = "an input" if known.is_rollouts(same) else f"{same.name}, a companion of an input"
         raise RefusedError(f"the target is {what}.", _ELSEWHERE, target)
-    written = set(map(Path.absolute, _written_beside(target))) & set(map(Path.absolute, files_of(source)))
-    linked = [durable.real_path(path) for path in _published_beside(target) if path.is_symlink()]
-    written |= {path for path in files_of(source) for place in linked if _is_same(place, path)}
+    written = {found.name for path in _written_beside(target) if (found := known.same_as(path)) is not None}
     if written:
-        names = ", ".join(sorted(path.name for path in written))
+        names = ", ".join(sorted(written))
         raise RefusedError(f"the target's companions would replace those of an input: {names}.", _ELSEWHERE, target)
 
 
@@ -144,17 +133,9 @@ def _published_beside(target: Path) -> Iterable[Path]:
     return (merged.coverage, merged.aggregate, merged.receipt)
 
 
-def _is_same(resolved: Path, path: Path) -> bool:
-    if str(resolved).casefold() == str(durable.real_path(path)).casefold():
-        return True
-    # A hard link has a path of its own; on a file system without case, so has another spelling.
-    return resolved.exists() and path.exists() and FileId.of(resolved.stat()) == FileId.of(path.stat())
-
-
-def _refuse_shard_directory(target: Path, resolved: Path, sources: Sequence[RunArtifacts]) -> None:
-    places = {durable.real_path(source.rollouts).parent for source in sources if _is_shard(source.manifest)}
-    inside = places & set(resolved.parents)
-    if inside or any(_is_shard(path) for path in resolved.parent.glob("*_manifest.json")):
+def _refuse_shard_directory(target: Path, places: set[Path]) -> None:
+    resolved = durable.real_path(target)
+    if places & set(resolved.parents) or any(_is_shard(path) for path in resolved.parent.glob("*_manifest.json")):
         raise RefusedError("the target is inside the directory of a shard.", _ELSEWHERE, target)
 
 
