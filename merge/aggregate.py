@@ -115,8 +115,8 @@ def _entry(rows: AgentRows) -> Iterator[bytes]:
     overall: Mapping[str, Any] = coverage
     if fields:
         count = len(np.unique(np.asarray(inventory) & 0xFFFFFFFF))
-        plugins = plugin_metrics(rows.plugins, table)
-        overall = {"num_repeats": count, **fields, **passes.metrics, **subsets, **across, **plugins, **coverage}
+        ours = {"num_repeats": count, **fields, **passes.metrics, **subsets, **across}
+        overall = {**ours, **plugin_metrics(rows.plugins, table, {*ours, *coverage}), **coverage}
     # Without one measured rollout there is nothing but coverage to tell.
     head: dict[str, Any] = {"partial": True} if rows.is_partial else {}
     head |= {"agent_ref": {"name": rows.agent}, "source_digest": rows.source_digest, "weighting": WEIGHTING}

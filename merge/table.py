@@ -56,6 +56,14 @@ class RowTable:
         pad(column, len(self.keys))
         return column
 
+    def copied(self) -> RowTable:
+        """A table of the same rows that shares nothing with this one."""
+        made = RowTable()
+        made.keys, made.masked, made.answers, made.subsets = self.keys[:], self.masked[:], self.answers[:], self.subsets[:]
+        made.has_answers, made.subset_names = self.has_answers, dict(self.subset_names)
+        made._columns = {name: column[:] for name, column in self._columns.items()}
+        return made
+
     def with_zeros(self, field: str, keys: Sequence[int]) -> RowTable:
         """A table with a row more for each of ``keys``, none of which it holds: ``field`` is 0 there, all others are absent."""
         made = RowTable()

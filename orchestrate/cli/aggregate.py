@@ -47,8 +47,8 @@ def main(argv: list[str]) -> int:
     from merge.sources import find_runs
     from orchestrate.output_place import check_place
 
-    patterns = [*map(input_of, inputs), *_patterns(args.input_glob), *_patterns(keys.get("input_glob"))]
-    output = args.output or keys.get("output_jsonl_fpath")
+    patterns = [*map(input_of, inputs), *_patterns(args.input_glob), *_patterns(_text(keys, "input_glob"))]
+    output = args.output or _text(keys, "output_jsonl_fpath")
     if not patterns or output is None:
         raise RequestError("an input and an output are needed.", "Usage: gym eval aggregate RUN -o FILE.jsonl.")
     check_place(Path(output))
@@ -98,7 +98,7 @@ def _split(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
     for word in words:
         name, sign, value = word.lstrip("+").partition("=")
         if sign and name in _KEYS:
-            keys[name] = _value(value)
+            keys[name] = _value(name, value)
         elif word.startswith("+"):
             raise RequestError(f"unknown key {name!r}.", unknown_name_hint(name, sorted(_KEYS)))
         else:
@@ -106,14 +106,28 @@ def _split(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
     return inputs, keys
 
 
-def _value(text: str) -> Any:
+def _value(name: str, text: str) -> Any:
     import yaml
 
-    return yaml.safe_load(text)
+    from collector.errors import RequestError
+
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise RequestError(f"{name} has no value that can be read: {text!r}.", "Quote it, or close its brackets.") from error
 
 
-def _patterns(value: object) -> list[str]:
-    return [part for part in str(value).split(",") if part] if value is not None else []
+def _text(keys: dict[str, Any], name: str) -> str | None:
+    from collector.errors import RequestError
+
+    value = keys.get(name)
+    if isinstance(value, list | dict):
+        raise RequestError(f"{name} is {value!r}.", "It is a text.")
+    return None if value is None else str(value)
+
+
+def _patterns(value: str | None) -> list[str]:
+    return [part for part in value.split(",") if part] if value is not None else []
 
 
 def _flag(keys: dict[str, Any], name: str, *, default: bool = False) -> bool:
@@ -147,7 +161,8 @@ def _retry(keys: dict[str, Any], runs: Sequence[RunArtifacts]) -> RetrySettings:
         RetrySettings.model_validate(given := {name: keys[name] for name in names if name in keys})
     except ValidationError as error:
         problem = error.errors()[0]
-        raise RequestError(f"{problem['loc'][0]}: {problem['msg']}.", "Change it.") from error
+        told = problem["msg"].removeprefix("Value error, ")
+        raise RequestError(f"{problem['loc'][0]}: {told[:1].lower()}{told[1:]}.", "Change it.") from error
     return RetrySettings.model_validate({**retry_of(runs).model_dump(), **given})
 
 
@@ -156,8 +171,7 @@ def _reporting(keys: dict[str, Any]) -> Reporting:
     from merge.generation import Reporting
 
     counting = Counting(_names(keys, "count_failure_classes_as_zero"), _flag(keys, "count_missing_rollouts_as_zero"))
-    subset = keys.get("subset_key")
-    return Reporting(counting, _names(keys, "metrics"), None if subset is None else str(subset))
+    return Reporting(counting, _names(keys, "metrics"), _text(keys, "subset_key"))
 
 
 def input_of(word: str) -> str:
