@@ -32,6 +32,8 @@ class HealthChoice:
     """That an automatic check is wanted, and without which checks; their names are looked at when it begins."""
 
     ignored: tuple[str, ...] = ()
+    #: Processes; None: as many as ``check_health`` takes.
+    workers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ def note_when_new(artifacts: RunArtifacts, choice: HealthChoice, *, since: Path)
     try:
         if _is_younger(artifacts.health, since):
             return None
-        return check_health(artifacts, ignored=parse_ignored(choice.ignored)).line
+        return check_health(artifacts, ignored=parse_ignored(choice.ignored), workers=choice.workers).line
     except (GymEvalError, OSError) as error:
         return f"health: not checked: {' '.join(str(error).split())}"
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collector.counted import counted
-from orchestrate.cli.parser import CommandParser
+from orchestrate.cli.parser import CommandParser, count
 from orchestrate.run_words import RUN_WORDS
 
 if TYPE_CHECKING:
     from collector.artifacts import RunArtifacts
     from collector.settings import RetrySettings
-    from merge.command import MergeReport
     from merge.generation import Reporting
+    from merge.health.run import HealthChoice
 
 #: What can be said as ``key=value`` too, with or without a plus, as NeMo Gym's command takes it.
 _KEYS = (
@@ -28,6 +28,9 @@ _KEYS = (
     "max_interruptions",
     "metrics",
     "subset_key",
+    "disable_health_check",
+    "health_check_ignored_checks",
+    "health_check_workers",
 )
 
 
@@ -45,12 +48,14 @@ def main(argv: list[str]) -> int:
     from collector.errors import RequestError
     from merge.command import merge_paths
     from merge.sources import find_runs
+    from orchestrate.cli.merge_text import outcome_of, show
     from orchestrate.output_place import check_place
 
     patterns = [*map(input_of, inputs), *_patterns(args.input_glob), *_patterns(_text(keys, "input_glob"))]
     output = args.output or _text(keys, "output_jsonl_fpath")
     if not patterns or output is None:
         raise RequestError("an input and an output are needed.", "Usage: gym eval aggregate RUN -o FILE.jsonl.")
+    health = _health(args, keys)
     check_place(Path(output))
     check_merge_place(Path(output), patterns)
     report = merge_paths(
@@ -61,7 +66,10 @@ def main(argv: list[str]) -> int:
         reporting=_reporting(keys),
         with_rows=_flag(keys, "merge_shards", default=True),
     )
-    return tell(report, as_json=args.json)
+    show(report, as_json=args.json)
+    if health is not None and report.receipt is not None:
+        _check_health(report.target, health)
+    return outcome_of(report)
 
 
 def _parser() -> CommandParser:
@@ -72,7 +80,7 @@ def _parser() -> CommandParser:
         epilog="Keys, as KEY=VALUE or +KEY=VALUE: count_missing_rollouts_as_zero=true, count_failure_classes_as_zero=[a,b], "
         "retry_terminal_timeouts=true, max_attempts=N, max_interruptions=N, merge_shards=false (coverage and metrics only), "
         "metrics=[a,b] (of installed packages), subset_key=FIELD (the pass@k family of each subset, too), input_glob=..., "
-        "output_jsonl_fpath=...",
+        "output_jsonl_fpath=..., disable_health_check=true, health_check_ignored_checks=[a,b], health_check_workers=N",
     )
     parser.add_argument("inputs", nargs="*", metavar="RUN", help=f"{RUN_WORDS}, or a glob; then keys")
     parser.add_argument("-i", "--input-glob", metavar="GLOB[,GLOB]", help="patterns of rollouts files")
@@ -83,8 +91,9 @@ def _parser() -> CommandParser:
         help="merge what there is; the output is labelled and named <stem>.partial.jsonl",
     )
     parser.add_argument("--json", action="store_true", help="print coverage and key metrics as JSON")
-    # NeMo Gym's, which checks there unless told not to.
-    parser.add_argument("--no-health-check", action="store_true", help="as always here: gym eval health-check checks")
+    parser.add_argument("--no-health-check", action="store_true", help="leave out the health check of the merged file")
+    parser.add_argument("--health-check-ignore", metavar="A,B", help="checks that it leaves out")
+    parser.add_argument("--health-check-workers", type=count, metavar="N", help="its processes; default: one a processor")
     return parser
 
 
@@ -174,6 +183,33 @@ def _reporting(keys: dict[str, Any]) -> Reporting:
     return Reporting(counting, _names(keys, "metrics"), _text(keys, "subset_key"))
 
 
+def _health(args: Namespace, keys: dict[str, Any]) -> HealthChoice | None:
+    """The check that is asked for, whose settings are right; None when it is switched off."""
+    from collector.errors import RequestError
+    from merge.health.checks import parse_ignored
+    from merge.health.run import HealthChoice
+
+    workers = args.health_check_workers or keys.get("health_check_workers")
+    if workers is not None and (type(workers) is not int or workers < 1):
+        raise RequestError(f"health_check_workers is {workers!r}.", "It is a whole number from 1.")
+    ignored = args.health_check_ignore
+    found = parse_ignored(_names(keys, "health_check_ignored_checks") if ignored is None else ignored)
+    is_off = args.no_health_check or _flag(keys, "disable_health_check")
+    return None if is_off else HealthChoice(tuple(sorted(found)), workers)
+
+
+def _check_health(target: Path, choice: HealthChoice) -> None:
+    """Check what was merged, as after a collection: what is found is told and changes nothing."""
+    import sys
+
+    from collector.artifacts import RunArtifacts
+    from merge.health.run import note_when_new
+
+    note = note_when_new(RunArtifacts(target), choice, since=target)
+    if note is not None:
+        print(note, file=sys.stderr)
+
+
 def input_of(word: str) -> str:
     """The path that an input means: itself, a glob as it stands, or where the run with this name lies."""
     from orchestrate.named import named
@@ -188,49 +224,3 @@ def check_merge_place(target: Path, inputs: Sequence[str]) -> None:
 
     if run_around(target) is not None:
         check_own_run(target, [run.rollouts for run in find_runs(inputs)])
-
-
-def tell(report: MergeReport, *, as_json: bool) -> int:
-    """Print ``report``; return 0, or raise what its coverage means."""
-    import json
-    import sys
-
-    from collector.artifacts import RunArtifacts
-    from orchestrate.outcome import check_outcome
-
-    merged = RunArtifacts(report.target)
-    coverage: dict[str, Any] = json.loads(merged.coverage.read_bytes())
-    if as_json:
-        key = [{"agent": a["agent_ref"]["name"], **a["key_metrics"]} for a in json.loads(merged.aggregate.read_bytes())]
-        print(json.dumps({"output": str(report.target), "coverage": coverage, "key_metrics": key}, indent=2))
-    else:
-        print("\n".join(_lines(report, coverage, merged)))
-    for note in report.notes:
-        print(note, file=sys.stderr)
-    if report.is_expected_known or not report.coverage.measured:
-        check_outcome(report.coverage, str(report.target))
-    return 0
-
-
-def _lines(report: MergeReport, coverage: dict[str, Any], merged: Any) -> list[str]:
-    from orchestrate.cli.tables import kinds_of, score_of, states_of
-
-    lines = [f"score     {score_of(report.coverage, is_expected_known=report.is_expected_known)}"]
-    zeros = coverage.get("counted_as_zero")
-    if zeros:
-        total = zeros["measured"] + zeros["failures_counted_as_zero"] + zeros["imputed"]
-        mean = zeros["mean_reward_with_zeros"]
-        expected = coverage["expected"] if report.is_expected_known else "?"
-        lines.append(
-            f"with 0s   {'no score' if mean is None else f'{mean:.4g}'} ({total}/{expected}): "
-            f"{zeros['measured']} measured, {counted(zeros['failures_counted_as_zero'], 'failure')} counted as 0, "
-            f"{zeros['imputed']} missing imputed as 0"
-        )
-    lines.append(f"rollouts  {states_of(report.coverage)}")
-    if report.coverage.truncated:
-        lines.append(f"truncated {counted(report.coverage.truncated, 'answer')} stopped at a token limit")
-    if report.coverage.failures_by_kind:
-        lines.append(f"failures  {kinds_of(report.coverage.failures_by_kind)}")
-    if report.coverage.partial:
-        lines.append("PARTIAL   shards or unfinished rollouts are not in it")
-    return [*lines, *(f"  {path}" for path in (merged.rollouts, merged.coverage, merged.aggregate) if path.exists())]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING, Final
 
 from collector.counted import counted
-from orchestrate.cli.parser import CommandParser
+from orchestrate.cli.parser import CommandParser, count
 from orchestrate.run_words import RUN_WORDS
 
 if TYPE_CHECKING:
@@ -40,16 +39,10 @@ def _parser() -> CommandParser:
     )
     parser.add_argument("path", metavar="RUN", help=f"{RUN_WORDS}, or a shard's directory")
     parser.add_argument("--rollouts-file", default="rollouts.jsonl", metavar="NAME", help="the file's name in that directory")
-    parser.add_argument("--workers", type=_count, metavar="N", help="processes; default: one a processor, eight at most")
+    parser.add_argument("--workers", type=count, metavar="N", help="processes; default: one a processor, eight at most")
     parser.add_argument("--ignore", "--ignore-checks", default="", metavar="A,B", help="checks to leave out")
     parser.add_argument("--json", action="store_true", help="print the counts as JSON, by rollouts file")
     return parser
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
-    return int(text)
 
 
 def _as_json(reports: list[tuple[RunArtifacts, HealthReport]]) -> str:

@@ -24,7 +24,8 @@ def main(argv: list[str]) -> int:
         raise RequestError("an input and an output are needed.", "Usage: gym eval merge RUN -o FILE.jsonl.")
     from merge.command import merge_paths
     from merge.sources import find_runs
-    from orchestrate.cli.aggregate import check_merge_place, input_of, tell
+    from orchestrate.cli.aggregate import check_merge_place, input_of
+    from orchestrate.cli.merge_text import tell
     from orchestrate.counted_under import retry_of
     from orchestrate.output_place import check_place
 

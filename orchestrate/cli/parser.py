@@ -50,6 +50,13 @@ class CommandParser(argparse.ArgumentParser):
         return f"Did you mean {near[0]}?" if near else f"See {self.prog} --help."
 
 
+def count(text: str) -> int:
+    """The type of a flag that takes a whole number from 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    return int(text)
+
+
 def _plain(message: str) -> str:
     """What argparse says of an argument, in plain words; its other messages as they are. Without a full stop."""
     about = _ABOUT.fullmatch(message)
