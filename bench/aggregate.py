@@ -56,8 +56,8 @@ def answers(port: int) -> bool:
 
 
 def ours(run: Path, out: Path) -> Cost:
-    command = [sys.executable, "-m", "orchestrate.cli.main", "eval", "aggregate", str(run), "-o", str(out / "rollouts.jsonl")]
-    return measure(command, out / "said.txt", {"PYTHONPATH": str(HERE.parent)})
+    command = [sys.executable, "-m", "orchestrate.cli.main", "eval", "aggregate", "--no-health-check", str(run)]
+    return measure([*command, "-o", str(out / "rollouts.jsonl")], out / "said.txt", {"PYTHONPATH": str(HERE.parent)})
 
 
 def theirs(gym: str, run: Path, out: Path, port: int, pid: int) -> Cost:
