@@ -168,7 +168,7 @@ class NumberReader:
 
 def _columns(keys: Sequence[int], found: Sequence[_Found]) -> RowNumbers:
     """Raises OverflowError for a number beyond the range of a float."""
-    has_answers = any(row[3] is not None for row in found)
+    has_answers = any(row[3] is not None for row in found if not row[2])
     made = RowNumbers(array("q"), array("q"), array("q"), has_answers, {}, array("q"), {})
     begin, count = 0, len(found)
     while begin < count:

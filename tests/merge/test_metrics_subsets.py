@@ -111,3 +111,16 @@ def test_a_cost_in_a_row_that_only_the_exact_reader_reads_counts_too(tmp_path: P
     fill_all(made, lambda *_: answered(extra={"ng_perf": {"num_turns": 3}}))
 
     assert entry(made)["perf_summary"]["mean_num_turns"] == 3
+
+
+def test_an_answer_of_a_masked_row_alone_makes_no_votes(tmp_path: Path) -> None:
+    """The others, whose verifier reads no answer out, were all said to have none."""
+    made = plan(tmp_path, shards=1, tasks=2, repeats=2)
+    given = {"extracted_answer": "4"}
+    fill_all(made, lambda task, _: answered(1.0, masked=task == 1, extra=given if task == 1 else {}))
+
+    merge_paths([made.directory], made.merged.rollouts)
+
+    metrics = json.loads(made.merged.aggregate.read_bytes())[0]["agent_metrics"]
+    assert metrics["pass@2/reward"] == 100
+    assert not [name for name in metrics if "no_answer" in name or "majority" in name]
