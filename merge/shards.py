@@ -111,7 +111,8 @@ def _read_once(artifacts: RunArtifacts, retry: RetrySettings) -> ShardView:
             artifacts=artifacts,
             manifest=store.manifest,
             coverage=coverage,
-            keys=ordered,
+            # Nearly always the same: rows of some of the keys, as many as there are.
+            keys=selected.keys if len(selected) == len(ordered) else ordered,
             rows=selected,
             rewards=array("d", np.asarray(history.rewards)[codes == Code.MEASURED].tobytes()),
             state_sha256=_digest(history),
