@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from orchestrate.cli.interrupt import Interrupts, code_of_interrupt, is_of_interrupt
+from orchestrate.cli.outputs import make_outputs_take_all
 
 #: typing takes longer to import than --help may last; type checkers take this name for theirs.
 TYPE_CHECKING = False
@@ -49,6 +50,9 @@ EVAL = {
 _NEMO_GYM = frozenset({"env", "dataset", "eval prepare", "eval profile"})
 
 
+#: Commands that read files and start no program of anybody's.
+_READERS = frozenset({"aggregate", "merge", "compare", "health-check", "report"})
+
 #: What errors of several problems are laid out with.
 _LAYOUT = "\n\t"
 
@@ -57,7 +61,7 @@ INTERRUPTS = Interrupts()
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point of ``gym`` and ``gym-eval``; returns the exit code."""
-    _make_outputs_take_all()
+    make_outputs_take_all()
     try:
         with INTERRUPTS:
             return _told(sys.argv[1:] if argv is None else argv)
@@ -67,29 +71,6 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         # What is printed without a command, help say, on an output that does not take it.
         return _end_without_output("gym", error)
-
-
-def _make_outputs_take_all() -> None:
-    """Of names and texts that an output has no characters for, it writes the escapes; what is for people is never a result."""
-    import codecs
-    import io
-    import os
-
-    if sys.stderr is None:
-        # Python would print it to standard output instead, where programs read.
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - open while the program is
-    codecs.register_error("as-in-json", _escapes_for)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="as-in-json")
-
-
-def _escapes_for(error: UnicodeError) -> tuple[str, int]:
-    """What stands for characters that an output does not have: JSON means the same by it, and people can read it."""
-    import json
-
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def _told(arguments: list[str]) -> int:
@@ -130,6 +111,10 @@ def _eval(arguments: list[str]) -> int:
 
 def _run(name: str, arguments: list[str]) -> int:
     INTERRUPTS.told = f"gym eval {name}: interrupted\n"
+    if name in _READERS:
+        from orchestrate.cli.machine_limits import leave_linear_algebra_alone
+
+        leave_linear_algebra_alone()
     from importlib import import_module
 
     from collector.errors import GymEvalError
@@ -143,6 +128,13 @@ def _run(name: str, arguments: list[str]) -> int:
 
         print(f"gym eval {name}: {visible(str(error), kept=_LAYOUT)}", file=sys.stderr)
         return error.exit_code
+    except (MemoryError, ImportError) as error:
+        from orchestrate.cli.machine_limits import NO_MEMORY, is_of_memory
+
+        if not is_of_memory(error):
+            raise
+        print(f"gym eval {name}: {NO_MEMORY}", file=sys.stderr)
+        code = 5
     except OSError as error:
         if (told := _storage_problem(error)) is None:
             return _end_without_output(f"gym eval {name}", error)
