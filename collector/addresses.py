@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+from contextlib import suppress
+from ipaddress import IPv6Address, ip_address
 from urllib.parse import SplitResult, urlsplit
 
 
@@ -38,3 +41,24 @@ def check_http(value: str, instead: str, *, like: str = "http://host:8000/v1") -
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError(f"is not an http or https URL: write it like {like}")
     return value
+
+
+def is_loopback(value: str) -> bool:
+    """Whether ``value`` is an http or https address of the machine that asks there, whichever that is."""
+    try:
+        parts = urlsplit(value)
+        host = (parts.hostname or "").rstrip(".")
+    except ValueError:
+        return False
+    if parts.scheme not in {"http", "https"}:
+        return False
+    if host in {"localhost", "localhost.localdomain", "ip6-localhost"} or host.endswith(".localhost"):
+        return True
+    with suppress(ValueError):
+        address = ip_address(host.partition("%")[0])
+        address = address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
+        return address.is_loopback or address.is_unspecified
+    # 127.1 and the like, as every resolver reads them.
+    with suppress(OSError):
+        return host[:1].isdigit() and ip_address(socket.inet_aton(host)).is_loopback
+    return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -68,6 +68,13 @@ class ExportResult:
         return [f"Export {name}: {self.state}{reason}", *(f"  {line}" for line in (*said, *self.details))]
 
 
+@dataclass(frozen=True, slots=True)
+class SwitchedOff:
+    """An exporter that is configured and is not to export, and what says so, as in ``X is disabled``."""
+
+    reason: str
+
+
 class RunExportConfig(StrictModel):
     """What every exporter needs. The path of the artifacts that are exported wins over the one given here."""
 
@@ -97,6 +104,8 @@ class Exporter(ABC, Generic[C_co]):
 
     def __init__(self, config: C_co) -> None:
         self.config = config
+        #: The variables that settings leave things to: this process's, or those of the job that will export.
+        self.environ: Mapping[str, str] = os.environ
         self._checked: SourceState | None = None
         #: Evidence of exports of earlier projections of the run to this destination.
         self.superseded: Collection[str] = ()
@@ -133,6 +142,29 @@ class Exporter(ABC, Generic[C_co]):
 
     def missing(self) -> str | None:
         """What has to be installed before this exporter can work, with the command; None when nothing. Asked at submission."""
+        return None
+
+    @classmethod
+    def settled(cls, values: Mapping[str, object], environ: Mapping[str, str]) -> Mapping[str, object] | SwitchedOff:
+        """The settings ``values`` with what variables decide of them.
+
+        Asked at submission, before the settings are checked, so that all jobs and commands of a run export alike.
+        """
+        del environ
+        return values
+
+    def environment_problem(self, *, is_whole: bool = True) -> str | None:
+        """Why it cannot work with the variables of ``environ``; None when it can, as far as they tell.
+
+        Unless ``is_whole`` a variable that is missing there may be set where the export is made. Asked at submission, and by
+        ``publish`` of exporters that have such variables.
+        """
+        del is_whole
+        return None
+
+    @property
+    def server(self) -> str | None:
+        """The address of the server that an export asks; None when it asks none. Asked at submission."""
         return None
 
     def still_stands(self, evidence: str | None) -> bool:

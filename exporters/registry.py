@@ -24,8 +24,16 @@ def load_run_exporter_class(name: str) -> type[Exporter[RunExportConfig]]:
     return EXPORTERS.load(name)
 
 
-def make_exporter(name: str, values: Mapping[str, object], artifacts: RunArtifacts) -> Exporter[RunExportConfig]:
-    """The exporter called ``name``, set up with ``values`` for ``artifacts``. Raises ConfigError with every problem."""
+def make_exporter(
+    name: str, values: Mapping[str, object], artifacts: RunArtifacts, *, environ: Mapping[str, str] | None = None
+) -> Exporter[RunExportConfig]:
+    """The exporter called ``name``, set up with ``values`` for ``artifacts``. Raises ConfigError with every problem.
+
+    ``environ`` are the variables that it goes by; None: those of this process.
+    """
     cls = load_run_exporter_class(name)
     settings = {**values, "rollouts_jsonl_fpath": artifacts.rollouts}
-    return cls(validate_settings(cls.Config, settings, f"export.{name}"))
+    exporter = cls(validate_settings(cls.Config, settings, f"export.{name}"))
+    if environ is not None:
+        exporter.environ = environ
+    return exporter

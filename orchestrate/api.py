@@ -24,6 +24,7 @@ from orchestrate.checks import check_loaded
 from orchestrate.compose import compose_data, compose_file
 from orchestrate.config.load import load_config
 from orchestrate.datasets import prepare_datasets
+from orchestrate.export_settings import settled_exports
 from orchestrate.operate.waste import WasteReport, waste_of
 from orchestrate.remote import node_of
 from orchestrate.rundir import RunDir, read_plan
@@ -55,6 +56,7 @@ def submit(
     loaded = load_config(data, where=file, environ=os.environ)
     if node_of(data) is not None:
         raise RequestError("runs on another machine are started by gym eval submit.", "Call this there.", "compute.*.hostname")
+    loaded = settled_exports(loaded, os.environ).loaded
     check_loaded(loaded, where=file)
     prepare_datasets(loaded)
     sources = gather(loaded)

@@ -18,6 +18,7 @@ from exporters.registry import make_exporter
 from orchestrate.config.load import Loaded
 from orchestrate.config.submit import SubmitConfig
 from orchestrate.config.values import EnvMap, EnvSource, resolve_env
+from orchestrate.export_settings import known_environ
 from orchestrate.names import slug
 
 #: Headers that carry a key; its place is the environment.
@@ -88,11 +89,12 @@ def _missing_variables(config: SubmitConfig) -> Iterator[str]:
 
 def _export_problems(config: SubmitConfig) -> Iterator[str]:
     taken: dict[tuple[str, str], str] = {}
+    environ = known_environ(config, os.environ)
     for benchmark in config.driver.benchmarks:
         for name, values in config.exports_of(benchmark).items():
             artifacts = RunArtifacts(config.job.output_path / slug(benchmark) / "rollouts.jsonl")
             try:
-                exporter = make_exporter(name, values, artifacts)
+                exporter = make_exporter(name, values, artifacts, environ=environ)
                 place = exporter.destination
             except ConfigError as error:
                 is_own = name in config.driver.benchmarks[benchmark].export
@@ -103,6 +105,9 @@ def _export_problems(config: SubmitConfig) -> Iterator[str]:
                 continue
             if (missing := exporter.missing()) is not None:
                 yield f"export.{name}: {missing}"
+            # Only a local job certainly has no other variables than this command.
+            if (problem := exporter.environment_problem(is_whole=config.the_compute.type == "local")) is not None:
+                yield f"export.{name}: {problem}"
             if exporter.needs_answers and config.driver.benchmarks[benchmark].command is not None:
                 fix = f"write driver.benchmarks.{benchmark}.export: {{{name}: null}}"
                 yield f"export.{name}: {benchmark} is a command, which leaves no answers to export: {fix}"

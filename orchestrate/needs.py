@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from collector.settings import RunSettings
 from collector.store import RolloutStore
 from orchestrate.config.load import settings_of
 from orchestrate.executors.base import Executor
+from orchestrate.export_settings import known_environ
 from orchestrate.plan import BenchmarkPlan, SubmitPlan
 from orchestrate.rundir import RunDir
 from orchestrate.scheduler import JobFact
@@ -42,9 +44,10 @@ def ask_needs(run: RunDir, plan: SubmitPlan, executor: Executor, submissions: Se
     facts = executor.scheduler.ask(questions(submissions))
     found: dict[str, dict[int, ShardNeed]] = {}
     finishing: set[str] = set()
+    environ = known_environ(plan.config, os.environ)
     for benchmark in plan.benchmarks:
         needs = _of_benchmark(run, plan, benchmark, [s for s in submissions if s.prepared.benchmark == benchmark.name], facts)
-        is_left = not has_live_finisher(submissions, benchmark.name, facts) and not is_finished(run, benchmark)
+        is_left = not has_live_finisher(submissions, benchmark.name, facts) and not is_finished(run, benchmark, environ)
         if set(needs.values()) == {ShardNeed.FINAL} and is_left:
             # Any job finishes its benchmark; one whose shard is final starts no services on the way.
             needs[0] = ShardNeed.JOB

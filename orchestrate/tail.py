@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from collector.artifacts import RunArtifacts
 from collector.counted import counted
 from collector.errors import GymEvalError, UnavailableError
@@ -79,15 +81,19 @@ def check_exports(result: TailResult, where: str) -> None:
         raise UnavailableError(f"an export failed: {reasons}", "Submit again: it repeats only what is missing.", where)
 
 
-def is_finished(run: RunDir, benchmark: BenchmarkPlan) -> bool:
-    """Whether the benchmark is merged whole, as its shards are now, and every export arrived. False when files cannot tell."""
+def is_finished(run: RunDir, benchmark: BenchmarkPlan, environ: Mapping[str, str] | None = None) -> bool:
+    """Whether the benchmark is merged whole, as its shards are now, and every export arrived. False when files cannot tell.
+
+    ``environ`` are the variables by which jobs export; None: those of this process.
+    """
     merged = run.result(benchmark)
     try:
         receipt = read_receipt(merged.receipt)
         if receipt is None or receipt.partial or is_older(run, benchmark, merged):
             return False
         for name, values in benchmark.export.items():
-            ledger = Ledger(merged, name, make_exporter(name, values, merged).destination, receipt.output.sha256)
+            exporter = make_exporter(name, values, merged, environ=environ)
+            ledger = Ledger(merged, name, exporter.destination, receipt.output.sha256)
             last = ledger.last()
             if last is None or last.event != "succeeded":
                 return False

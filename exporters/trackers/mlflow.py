@@ -19,7 +19,7 @@ from exporters.source import ExportError
 from exporters.trackers.child import call, missing_package, require_package
 from exporters.trackers.names import MLFLOW_LONGEST, digest_of, mlflow_name
 from exporters.trackers.package import Named, Package, named, omitted_lines, read_package, same_as_sent
-from exporters.trackers.settings import Store, TrackerConfig
+from exporters.trackers.settings import Store, TrackerConfig, check_store, variable_problem
 from exporters.trackers.work import work_folder
 
 #: Limits of MLflow's REST API: entries of one batch, characters of one value.
@@ -28,6 +28,7 @@ METRICS_PER_BATCH: Final = 1000
 TAGS_PER_BATCH: Final = 100
 PARAM_LONGEST: Final = 6000
 TAG_LONGEST: Final = 5000
+_URI: Final = "MLFLOW_TRACKING_URI"
 _ALLOW_FOLDER: Final = "MLFLOW_ALLOW_FILE_STORE"
 #: With a driver behind it or not, as in mysql+pymysql://.
 _DATABASE: Final = re.compile(r"(?:sqlite|postgresql|mysql|mssql)(?:\+\w+)?://")
@@ -50,7 +51,12 @@ class MlflowExporter(Exporter[ExportMlflowConfig]):
     @property
     def uri(self) -> str | None:
         """Where the server is, or the store."""
-        return self.config.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
+        return self.config.tracking_uri or self.environ.get(_URI) or None
+
+    @property
+    def server(self) -> str | None:
+        """Where runs are kept, when that is an address."""
+        return self.uri
 
     @property
     def destination(self) -> str:
@@ -59,12 +65,20 @@ class MlflowExporter(Exporter[ExportMlflowConfig]):
         Raises CorruptArtifactError.
         """
         place = self.config.experiment_name or read_run_facts(RunArtifacts(self.config.rollouts_jsonl_fpath)).benchmark
-        address = masked_address(self.uri or "MLFLOW_TRACKING_URI").rstrip("/")
+        address = masked_address(self.uri or _URI).rstrip("/")
         return f"{address} {place} {self.config.rollouts_jsonl_fpath.absolute()}"
 
     def missing(self) -> str | None:
         """The client, or what it needs for a database, when it is not installed."""
         return missing_package("mlflow", "mlflow") or _missing_for(self.uri or "")
+
+    def environment_problem(self, *, is_whole: bool = True) -> str | None:
+        """What is wrong with the address in MLFLOW_TRACKING_URI, where that is asked for."""
+        if self.config.tracking_uri is not None:
+            return None
+        if self.uri is None:
+            return f"tracking_uri: is missing: set it, or {_URI}" if is_whole else None
+        return variable_problem(_URI, self.uri, check_store)
 
     def still_stands(self, evidence: str | None) -> bool:
         """Whether what would be sent now is what was sent; the server is not asked."""
@@ -74,8 +88,8 @@ class MlflowExporter(Exporter[ExportMlflowConfig]):
         """Send the run and confirm that it arrived."""
         require_package("mlflow", "mlflow")
         uri = self.uri
-        if uri is None:
-            raise ExportError("tracking_uri: is missing.", "Set it, or MLFLOW_TRACKING_URI.")
+        if (problem := self.environment_problem()) is not None or uri is None:
+            raise ExportError(f"{problem}.")
         if (missing := _missing_for(uri)) is not None:
             raise ExportError(f"tracking_uri: {missing}.")
         package = read_package(artifacts, with_rollouts=self.config.upload_rollouts, report=self.config.report_fpath)

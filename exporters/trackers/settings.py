@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -44,6 +45,26 @@ def check_store(value: str) -> str:
     elif _SERVER.match(value):
         raise ValueError("has no http:// or https:// in front; write ./ there for a folder of this name")
     return value
+
+
+def variable_problem(name: str, value: str, check: Callable[[str], str]) -> str | None:
+    """What ``check`` says against the address in the variable ``name``, which may carry a login as no setting may."""
+    try:
+        _check_variable(value, check)
+    except ValueError as error:
+        return f"the address in {name} {error}"
+    return None
+
+
+def _check_variable(value: str, check: Callable[[str], str]) -> None:
+    if "://" not in value or not value.isprintable():
+        check(value)
+        return
+    parts = split_address(value)
+    if parts.scheme in {"http", "https"} and parts.query:
+        raise ValueError("has a query, which no server's address has")
+    # What else an address of a database says is between its owner and the database.
+    check(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl())
 
 
 #: Of a server. Settings stand in the plan of a run and on command lines, so credentials are refused.

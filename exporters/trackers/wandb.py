@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final
@@ -14,13 +15,13 @@ from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.errors import GymEvalError
 from collector.masked import masked_address
-from exporters.base import Exporter, ExportResult, RunExportConfig, Text
+from exporters.base import Exporter, ExportResult, RunExportConfig, SwitchedOff, Text
 from exporters.source import ExportError
 from exporters.trackers.child import call, missing_package, require_package
 from exporters.trackers.mlflow import document_of
 from exporters.trackers.names import ARTIFACT_LONGEST, WANDB_LONGEST, bounded, wandb_name
 from exporters.trackers.package import Package, named, omitted_lines, read_package
-from exporters.trackers.settings import Server, TrackerConfig
+from exporters.trackers.settings import Server, TrackerConfig, check_server, variable_problem
 from exporters.trackers.wandb_record import Arrived, Record
 from exporters.trackers.work import work_folder
 
@@ -50,6 +51,20 @@ class Mode(StrEnum):
     OFFLINE = "offline"
 
 
+#: What W&B's own variable may say, older words of its included, and what that is here; None switches the export off.
+_MODES: Final[Mapping[str, Mode | None]] = {
+    "": Mode.ONLINE,
+    "online": Mode.ONLINE,
+    "run": Mode.ONLINE,
+    "shared": Mode.ONLINE,
+    "offline": Mode.OFFLINE,
+    "dryrun": Mode.OFFLINE,
+    "disabled": None,
+}
+_MODE: Final = "WANDB_MODE"
+_URL: Final = "WANDB_BASE_URL"
+
+
 class ExportWandbConfig(TrackerConfig):
     """Settings of the exporter ``wandb``. The key stays in WANDB_API_KEY."""
 
@@ -57,7 +72,9 @@ class ExportWandbConfig(TrackerConfig):
     entity: Text | None = None
     name: Text | None = Field(default=None, description="what the run is called; default: the benchmark's name")
     group: Text | None = None
-    mode: Mode = Field(default=Mode.ONLINE, description="offline writes a folder for 'wandb sync'")
+    mode: Mode | None = Field(
+        default=None, description="offline writes a folder for 'wandb sync'; default: WANDB_MODE, or online"
+    )
     base_url: Server | None = Field(default=None, description="a server of one's own; default: WANDB_BASE_URL or W&B's cloud")
     output_dirpath: Path | None = Field(
         default=None, description="folder of local files; default: <stem>_wandb beside the rollouts"
@@ -75,24 +92,54 @@ class WandbExporter(Exporter[ExportWandbConfig]):
         return self.config.output_dirpath or RunArtifacts(self.config.rollouts_jsonl_fpath).companion("_wandb")
 
     @property
+    def mode(self) -> Mode:
+        """Online or offline: as the settings say, else as WANDB_MODE does. A word that is none of W&B's counts as online."""
+        return self.config.mode or _MODES.get(self.environ.get(_MODE, "")) or Mode.ONLINE
+
+    @property
     def address(self) -> str:
         """The server that is exported to, as it is configured."""
-        return self.config.base_url or os.environ.get("WANDB_BASE_URL") or _CLOUD
+        return self.config.base_url or self.environ.get(_URL) or _CLOUD
+
+    @property
+    def server(self) -> str | None:
+        """The server, when one is asked at once."""
+        return self.address if self.mode is Mode.ONLINE else None
 
     @property
     def place(self) -> str:
         """The project, on which server; offline nothing is on a server yet."""
-        server = masked_address(self.address).rstrip("/") if self.config.mode is Mode.ONLINE else Mode.OFFLINE.value
+        server = masked_address(self.address).rstrip("/") if self.mode is Mode.ONLINE else Mode.OFFLINE.value
         return "/".join(filter(None, [server, self.config.entity, self.config.project]))
 
     @property
     def destination(self) -> str:
         """Mode, server, entity, project and the folder."""
-        return f"{self.config.mode} {self.place} {self.folder.absolute()}"
+        return f"{self.mode} {self.place} {self.folder.absolute()}"
 
     def missing(self) -> str | None:
         """The client, when it is not installed."""
         return missing_package("wandb", "wandb")
+
+    @classmethod
+    def settled(cls, values: Mapping[str, object], environ: Mapping[str, str]) -> Mapping[str, object] | SwitchedOff:
+        """With the mode that WANDB_MODE names where ``values`` name none."""
+        if values.get("mode") is not None or (word := environ.get(_MODE, "")) not in _MODES or not word:
+            return values
+        mode = _MODES[word]
+        return SwitchedOff(f"{_MODE} is {word}") if mode is None else {**values, "mode": mode.value}
+
+    def environment_problem(self, *, is_whole: bool = True) -> str | None:
+        """What is wrong with WANDB_MODE and WANDB_BASE_URL, where they are asked for."""
+        del is_whole
+        word = self.environ.get(_MODE, "")
+        if self.config.mode is None and _MODES.get(word, Mode.ONLINE) is None:
+            return f"W&B is switched off by {_MODE}={word}: set mode to online or offline"
+        if self.config.mode is None and word not in _MODES:
+            return f"{_MODE} is {word!r}, and not online, offline or disabled"
+        if self.mode is Mode.OFFLINE or self.config.base_url is not None or not self.environ.get(_URL):
+            return None
+        return variable_problem(_URL, self.environ[_URL], check_server)
 
     def still_stands(self, evidence: str | None) -> bool:
         """Whether what would be sent now is what was sent, and what waits for ``wandb sync`` is there; no server is asked."""
@@ -106,7 +153,9 @@ class WandbExporter(Exporter[ExportWandbConfig]):
     def publish(self, artifacts: RunArtifacts) -> ExportResult:
         """Send the run and confirm that it arrived, or write what ``wandb sync`` sends."""
         require_package("wandb", "wandb")
-        is_online = self.config.mode is Mode.ONLINE
+        if (problem := self.environment_problem()) is not None:
+            raise ExportError(f"{problem}.")
+        is_online = self.mode is Mode.ONLINE
         if is_online and not os.environ.get("WANDB_API_KEY") and not _has_login():
             raise ExportError("there is no key for W&B.", "Set WANDB_API_KEY, or mode=offline and send it later.")
         record = self._record(artifacts)
@@ -161,7 +210,7 @@ class WandbExporter(Exporter[ExportWandbConfig]):
             "group": self.config.group,
             "name": self.config.name or package.benchmark,
             "id": package.version(number),
-            "mode": self.config.mode.value,
+            "mode": self.mode.value,
             "base_url": self.config.base_url,
             "dir": str(files),
             "work": str(work),

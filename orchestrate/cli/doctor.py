@@ -62,6 +62,8 @@ def _findings(args: argparse.Namespace) -> Iterator[Finding]:
     if args.config is not None:
         loaded, findings = _load(args.config)
         yield from findings
+    if loaded is not None:
+        yield from _addresses(loaded)
     compute = _slurm_of(loaded)
     on_slurm = compute is not None or (loaded is None and shutil.which("sbatch") is not None)
     services: dict[str, Any] = dict(loaded.config.services) if loaded is not None else {}
@@ -81,13 +83,24 @@ def _load(file: Path) -> tuple[Loaded | None, list[Finding]]:
     from orchestrate.compose import compose_file
     from orchestrate.config.load import load_config
     from orchestrate.doctor.finding import fail, ok
+    from orchestrate.export_settings import settled_exports
 
     try:
-        loaded = load_config(compose_file(file, []), where=file, environ=os.environ)
+        loaded = settled_exports(load_config(compose_file(file, []), where=file, environ=os.environ), os.environ).loaded
         check_loaded(loaded, where=file)
     except GymEvalError as error:
         return None, [fail("configuration", str(error), "")]
     return loaded, [ok("configuration", f"{file}: {counted(len(loaded.config.driver.benchmarks), 'benchmark')}")]
+
+
+def _addresses(loaded: Loaded) -> Iterator[Finding]:
+    from orchestrate.config.loopback import loopback_warning
+    from orchestrate.doctor.finding import warn
+    from orchestrate.export_settings import export_servers
+
+    if (text := loopback_warning(loaded.config, export_servers(loaded.config, os.environ))) is not None:
+        advice = "Write a host name that the nodes know, unless a server listens there on every node."
+        yield warn("addresses", text, advice)
 
 
 def _slurm_of(loaded: Loaded | None) -> SlurmCompute | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from collector.errors import IncompleteError
 from exporters.base import ExportResult
 from exporters.direct import published_digest
 from exporters.once import export_once
+from orchestrate.export_settings import known_environ
 from orchestrate.plan import BenchmarkPlan
 from orchestrate.rundir import RunDir, read_plan
 from orchestrate.standing import is_older
@@ -22,6 +24,8 @@ def export_missing(run: RunDir, *, benchmark: str | None, as_json: bool) -> int:
     Raises IncompleteError when a benchmark is not merged yet, or not since its shards went on: what there is of it is old.
     """
     plan = read_plan(run)
+    # As jobs export.
+    os.environ.update(known_environ(plan.config, os.environ))
     unmerged: list[str] = []
     older: list[str] = []
     results: list[tuple[str, str, ExportResult]] = []

@@ -205,6 +205,7 @@ def _check(text: str, file: Path) -> None:
     import yaml
 
     from orchestrate.checks import check_loaded
+    from orchestrate.cli.submit_notes import tell_notes
     from orchestrate.compose import compose_data
     from orchestrate.config.load import load_config
     from orchestrate.remote import node_of
@@ -215,4 +216,5 @@ def _check(text: str, file: Path) -> None:
     loaded = load_config(data, where=file, environ=os.environ)
     if node_of(data) is None:
         check_loaded(loaded, where=file)
+        tell_notes(loaded.config, {}, command="init")
         gather(loaded)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,9 +53,12 @@ def main(argv: list[str]) -> int:
     if (code := submitted_there(data, config_file, args)) is not None:
         return code
     from orchestrate.checks import check_loaded
+    from orchestrate.cli.submit_notes import tell_notes
     from orchestrate.datasets import missing_datasets, prepare_datasets
+    from orchestrate.export_settings import settled_exports
     from orchestrate.submit import gather, make_plan, submit
 
+    loaded, left_out = settled_exports(loaded, os.environ)
     check_loaded(loaded, where=config_file)
     if args.dry_run and (missing := missing_datasets(loaded)):
         _preview_datasets(missing, as_json=args.json)
@@ -64,7 +66,7 @@ def main(argv: list[str]) -> int:
     prepare_datasets(loaded)
     sources = gather(loaded)
     plan = make_plan(loaded, sources, config_file, new=args.new)
-    _warn(loaded)
+    tell_notes(loaded.config, left_out)
     if args.dry_run:
         _preview(plan, as_json=args.json)
         return 0
@@ -98,13 +100,6 @@ def _read(config_file: Path, cluster: str | None) -> dict[str, Any]:
 
     data = read_yaml(config_file)
     return data if cluster is None else with_cluster(data, cluster)
-
-
-def _warn(loaded: Loaded) -> None:
-    from orchestrate.config.gpus import gpu_warning
-
-    if (warning := gpu_warning(loaded.config)) is not None:
-        print(f"gym eval submit: warning: {warning}", file=sys.stderr)
 
 
 def _words(args: argparse.Namespace) -> tuple[Path, list[str]]:

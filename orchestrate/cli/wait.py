@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -154,10 +155,13 @@ def _check(found: RunReport) -> None:
 
 def _check_exports(run: RunDir) -> None:
     from collector.errors import UnavailableError
+    from orchestrate.export_settings import known_environ
     from orchestrate.rundir import read_plan
     from orchestrate.tail import is_finished
 
-    missing = [benchmark.name for benchmark in read_plan(run).benchmarks if not is_finished(run, benchmark)]
+    plan = read_plan(run)
+    environ = known_environ(plan.config, os.environ)
+    missing = [benchmark.name for benchmark in plan.benchmarks if not is_finished(run, benchmark, environ)]
     if missing:
         cure = f"gym eval status {run.root.name} says why, and gym eval export {run.root.name} tries again."
         raise UnavailableError(f"exports of {', '.join(missing)} did not arrive.", cure)

@@ -17,6 +17,7 @@ from orchestrate.cli import export_missing as command
 from orchestrate.cli.export import main
 from orchestrate.plan import BenchmarkPlan
 from tests.exporters.made_runs import merged_run
+from tests.orchestrate.yaml_problems import config, load
 
 BACKENDS = ["mlflow", "wandb", "pyarrow", "inspect_ai", "pandas", "pydantic", "hydra", "msgspec", "orjson"]
 
@@ -52,6 +53,7 @@ class PlanStandIn:
 
     def __init__(self, cwd: Path, exports: dict[str, dict[str, Any]]) -> None:
         self.cwd = str(cwd)
+        self.config = load(config()).config
         self.benchmarks = [
             BenchmarkPlan(
                 name="bench",
