@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -16,24 +15,20 @@ from collector import jsonl, rows
 from collector.artifacts import RunArtifacts
 from collector.outcome_checks import is_reward
 from collector.store import RolloutStore
-from collector.verifiers.judge_saved import INPUT_TOKENS, OUTPUT_TOKENS, tokens_of
 from orchestrate.report.text import plain
 
 #: Examples of each kind of failure, and of answers.
 MOST_EXAMPLES: Final = 3
 
 
-class _Usage(msgspec.Struct, frozen=True, gc=False):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-
-
 class _Response(msgspec.Struct, frozen=True, gc=False):
-    usage: _Usage | None = None
+    usage: Any = None
 
 
 class _Row(msgspec.Struct, frozen=True, gc=False):
-    response: _Response | None = None
+    """Members may be of any kind: what a server or a dataset wrote there must not cost a row its reward."""
+
+    response: _Response | str | int | float | bool | list[msgspec.Raw] | None = None
     reward: Any = None
     mask_sample: Any = None
     judge_input_tokens: Any = None
@@ -67,24 +62,21 @@ class RowFigures:
             self.unreadable += 1
             return
         self.rows += 1
-        usage = row.response.usage if row.response else None
-        if usage is not None and usage.input_tokens is not None:
-            _add(self.prompt_tokens, usage.input_tokens)
-        if usage is not None and usage.output_tokens is not None:
-            _add(self.completion_tokens, usage.output_tokens)
-        judged = tokens_of({INPUT_TOKENS: row.judge_input_tokens, OUTPUT_TOKENS: row.judge_output_tokens})
-        for counts, count in zip((self.judge_prompt_tokens, self.judge_completion_tokens), judged, strict=True):
-            if count is not None:
-                _add(counts, count)
-        if is_reward(row.reward) and row.mask_sample is not True:
+        usage = row.response.usage if isinstance(row.response, _Response) else None
+        if isinstance(usage, dict):
+            _add(self.prompt_tokens, usage.get("input_tokens"))
+            _add(self.completion_tokens, usage.get("output_tokens"))
+        _add(self.judge_prompt_tokens, row.judge_input_tokens)
+        _add(self.judge_completion_tokens, row.judge_output_tokens)
+        if row.mask_sample is not True:
             _add(self.rewards, row.reward)
         if example is not None:
             self.examples.append(example)
 
 
-def _add(numbers: array[float], number: float) -> None:
-    # An integer that no float holds is no count of anything.
-    with suppress(OverflowError):
+def _add(numbers: array[float], number: Any) -> None:
+    # Nothing else is a count or a score: no text, no truth, and no integer that no float holds.
+    if number is not None and is_reward(number):
         numbers.append(number)
 
 

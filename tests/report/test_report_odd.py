@@ -104,3 +104,27 @@ def test_a_label_has_the_width_of_its_letters_whatever_the_script() -> None:
     assert _label("x" * 19, 18) == "x" * 17 + "…"
     assert _label("数" * 9, 18) == "数" * 9
     assert _label("数" * 10, 18) == "数" * 8 + "…"
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        '"response": {"usage": {"input_tokens": "12", "output_tokens": true}}',
+        '"response": {"usage": {"input_tokens": 12.5, "output_tokens": [3]}}',
+        '"response": {"usage": "none"}',
+        '"response": {"usage": [1]}',
+        '"response": "just a text"',
+        '"response": [{"usage": 1}]',
+        '"response": 7',
+    ],
+)
+def test_what_a_server_says_of_its_usage_costs_no_row_its_reward(member: str, tmp_path: Path) -> None:
+    """A file without a journal: its score is the mean of its rows."""
+    path = tmp_path / "r.jsonl"
+    rows = ['"response": {"usage": {"input_tokens": 5, "output_tokens": 2}}, "reward": 0', f'{member}, "reward": 1']
+    path.write_text("".join(f'{{"_ng_task_index": {task}, "_ng_rollout_index": 0, {row}}}\n' for task, row in enumerate(rows)))
+
+    text = words(page_of(path))
+
+    assert "0.5" in text
+    assert "2 scored rows" in text
