@@ -9,6 +9,7 @@ from collector.outcomes import FailureClass
 from collector.retry import COMPLETED, CURABLE, has_budget, is_exhausted_by_interruption, is_terminal
 from collector.settings import RetrySettings
 from collector.timeline_views import AttemptEnd, AttemptView, FailureView, SessionView, Timeline
+from collector.visible import visible
 
 
 def next_step(past: Past, retry: RetrySettings, *, is_in_flight: bool = False) -> str:
@@ -62,7 +63,8 @@ def render(timeline: Timeline) -> list[str]:
     if timeline.is_suspect:
         lines.append("suspect: in flight each time its collector died, and never with an outcome")
     lines.append(f"next resume  {timeline.next_step}")
-    return lines
+    # What a server said of a failure may be anything.
+    return list(map(visible, lines))
 
 
 def _session(session: SessionView) -> str:

@@ -15,6 +15,7 @@ from collector.artifacts import RunArtifacts
 from collector.durable import FileId
 from collector.errors import NotFoundError, RefusedError, RequestError
 from collector.manifest import Manifest, read_manifest
+from merge.closed_places import note_closed
 from merge.identity import Inputs, bind_inputs
 
 #: What a glob over a run's directory also matches and what holds no rollouts.
@@ -81,6 +82,7 @@ def _expand(item: str) -> list[Path]:
         return [path]
     if _GLOB_SIGNS.isdisjoint(item):
         raise NotFoundError("there is no such input.", "Check the path.", path)
+    note_closed(item, _GLOB_SIGNS)
     matches = map(Path, sorted(glob.glob(item, recursive=True)))  # noqa: PTH207 - patterns may be absolute
     found = [path for match in matches for path in _of_match(match)]
     if not found:

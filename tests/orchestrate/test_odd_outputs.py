@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from collector.outcomes import Failure
+from tests.merge.build import fill, plan
 from tests.merge.legacy_files import asked, failure, row, write
 
 ROOT = Path(__file__).parents[2]
@@ -100,3 +102,14 @@ def test_where_the_current_directory_is_no_utf_8_its_files_are_read_all_the_same
 
     assert [one.returncode for one in done] == [0] * 5
     assert json.loads((odd / "compare_report.json").read_bytes())["base"]["agent"] == "solver"
+
+
+def test_the_story_of_a_rollout_moves_no_cursor(place: Path) -> None:
+    made = plan(place / "run", shards=1, tasks=1)
+    fill(made, 0, lambda *_: Failure(failure_class="agent_request_failed", reason=KIND, terminal=True))
+
+    done = gym(place, "why", str(made.shards[0].rollouts), "0-0")
+
+    assert done.returncode == 0
+    assert "café <U+001B>[2J<U+202E><U+000A>boom" in done.stdout.decode()
+    assert all(line.isprintable() for line in done.stdout.decode().splitlines())
