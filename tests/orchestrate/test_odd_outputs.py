@@ -106,10 +106,10 @@ def test_where_the_current_directory_is_no_utf_8_its_files_are_read_all_the_same
 
 def test_the_story_of_a_rollout_moves_no_cursor(place: Path) -> None:
     made = plan(place / "run", shards=1, tasks=1)
-    fill(made, 0, lambda *_: Failure(failure_class="agent_request_failed", reason=KIND, terminal=True))
+    fill(made, 0, lambda _task, _repeat: Failure(failure_class="agent_request_failed", reason=KIND, terminal=True))
 
     done = gym(place, "why", str(made.shards[0].rollouts), "0-0")
 
     assert done.returncode == 0
-    assert "café <U+001B>[2J<U+202E><U+000A>boom" in done.stdout.decode()
+    assert "café <U+001B>[2J<U+202E> boom" in done.stdout.decode()
     assert all(line.isprintable() for line in done.stdout.decode().splitlines())
