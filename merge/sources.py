@@ -18,8 +18,14 @@ from collector.manifest import Manifest, read_manifest
 from merge.closed_places import note_closed
 from merge.identity import Inputs, bind_inputs
 
-#: What a glob over a run's directory also matches and what holds no rollouts.
+#: What lies beside rollouts and holds none; a glob over a run's directory matches some of it, too.
 _COMPANION_ENDS: Final = (
+    "_moved.jsonl",
+    "_manifest.json",
+    "_coverage.json",
+    "_aggregate_metrics.json",
+    "_merge.json",
+    "_health.json",
     "_failures.jsonl",
     "_materialized_inputs.jsonl",
     "_attempts.jsonl",

@@ -29,7 +29,7 @@ def runs_in(path: Path, name: str = "rollouts.jsonl") -> list[RunArtifacts]:
         raise NotFoundError("there is no such file or directory.", "Check the path.", path)
     found = _in_benchmark(path, name) or [run for entry in sorted(path.iterdir()) for run in _in_benchmark(entry, name)]
     if not found:
-        raise NotFoundError(f"there is no {name} in this directory.", "Name it with --rollouts-file.", path)
+        raise NotFoundError(f"there is no {name} in this directory.", "Name the file.", path)
     return found
 
 

@@ -32,6 +32,7 @@ def main(argv: list[str]) -> int:
     made_at = datetime.now(UTC).isoformat(sep=" ", timespec="minutes")
     page = render_page(run, content=args.content, version=package_version(), made_at=made_at)
     try:
+        durable.make_dir(target.absolute().parent)
         durable.publish(target, page)
     except OSError as error:
         raise UnavailableError(f"the report cannot be written: {error.strerror}.", "Choose another -o.", target) from error

@@ -184,6 +184,7 @@ def test_a_glob_passes_over_companions(tmp_path: Path) -> None:
     write(tmp_path / "in" / "a.jsonl", [row(0)], failures=[failure(1, _ng_failure_terminal=True)])
     (tmp_path / "in" / "a_reward_profiling.jsonl").write_bytes(b"{}\n")
     (tmp_path / "in" / "rollout_verdicts.jsonl").write_bytes(b"{}\n")
+    (tmp_path / "in" / "a_moved.jsonl").write_bytes(b"{}\n")
 
     report = merge_paths([str(tmp_path / "in" / "*.jsonl")], tmp_path / "out.jsonl")
 

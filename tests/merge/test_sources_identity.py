@@ -141,9 +141,13 @@ def test_a_directory_stands_for_the_only_run_in_it_whatever_its_file_is_called(t
         find_runs([tmp_path])
 
 
-def test_a_companion_is_no_input(made: Plan) -> None:
+@pytest.mark.parametrize("name", ["failures", "moved", "coverage", "aggregate", "receipt", "manifest", "health", "verdicts"])
+def test_a_companion_is_no_input(made: Plan, name: str) -> None:
+    companion: Path = getattr(made.shards[0], name)
+    companion.touch()
+
     with pytest.raises(RefusedError, match="not its rollouts"):
-        resolve_sources([made.shards[0].failures])
+        resolve_sources([companion])
 
 
 def test_a_file_without_a_manifest_is_no_run(tmp_path: Path) -> None:

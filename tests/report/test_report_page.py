@@ -149,6 +149,23 @@ def test_a_directory_without_rollouts_is_refused_and_nothing_is_written(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("tag", ["_coverage.json", "_aggregate_metrics.json", "_merge.json"])
+def test_a_companion_of_a_run_is_no_run(run: Path, tmp_path: Path, tag: str) -> None:
+    """Its lines were counted as rows that cannot be read."""
+    (companion := tmp_path / f"copy{tag}").write_text("{}\n")
+
+    with pytest.raises(NotFoundError, match="a companion of a run"):
+        main([str(companion), "-o", str(tmp_path / "page.html")])
+
+
+def test_a_report_makes_the_directory_it_belongs_in(run: Path, tmp_path: Path) -> None:
+    target = tmp_path / "reports" / "may" / "page.html"
+
+    assert main([str(run), "-o", str(target)]) == 0
+
+    assert target.is_file()
+
+
 def test_a_report_cannot_replace_rollouts_by_mistake(run: Path) -> None:
     with pytest.raises(RefusedError, match=r"ends in \.html"):
         main([str(run), "-o", str(run / "rollouts.jsonl")])
