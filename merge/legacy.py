@@ -60,7 +60,7 @@ class LegacyInputs:
 
 
 def read_legacy(runs: Sequence[RunArtifacts], retry: RetrySettings) -> LegacyInputs:
-    """The files of ``runs`` as one set. Memory: about 150 bytes a row, whatever the rows weigh.
+    """The files of ``runs`` as one set. Memory: less than 400 bytes a row, whatever the rows weigh.
 
     Raises CorruptArtifactError, RefusedError for two different rows of one rollout, NoTasksError without a single row.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -42,19 +42,21 @@ class _Signature(NamedTuple):
 
 def owners_of(rows: LegacyRows) -> Owners:
     """The owner of each row. An agent that several servers stand for has the rows whose server nobody can tell."""
-    groups = _signed(rows)
-    files, agents, servers, _ = map(np.concatenate, zip(*groups, strict=True))
-    # Equal numbers for equal signatures, of which there are few.
-    base = len(rows.names.all) + 1
-    _, first, which = np.unique((files * base + agents) * base + servers + 1, return_index=True, return_inverse=True)
-    columns = (column[first].tolist() for column in (files, agents, servers))
-    owners = np.array(_owners([_Signature(*found) for found in zip(*columns, strict=True)], rows.names), dtype=np.int64)
-    ends = np.cumsum([len(group.files) for group in groups])
-    return Owners(*np.split(owners[which], ends[:-1]))
+    distinct = [_distinct(group, len(rows.names.all)) for group in _signed(rows)]
+    owners = _owners({signature for signatures, _ in distinct for signature in signatures}, rows.names)
+    return Owners(*(np.array([owners[found] for found in signatures], dtype=np.int64)[which] for signatures, which in distinct))
 
 
-def _owners(signatures: Iterable[_Signature], names: Names) -> list[int]:
-    signatures = list(signatures)
+def _distinct(rows: _Signed, names: int) -> tuple[list[_Signature], Integers]:
+    """The signatures that occur, of which there are few, and for each of ``rows`` the place of its own among them."""
+    # NO_NAME is -1, and equal numbers mean equal signatures.
+    numbers = (rows.files * names + rows.agents) * (names + 1) + rows.servers + 1
+    _, first, which = np.unique(numbers, return_index=True, return_inverse=True)
+    found = zip(*(column[first].tolist() for column in (rows.files, rows.agents, rows.servers)), strict=True)
+    return [_Signature(*signature) for signature in found], which
+
+
+def _owners(signatures: Collection[_Signature], names: Names) -> dict[_Signature, int]:
     of_agent: dict[int, set[int]] = {}
     of_file: dict[tuple[int, int], set[int]] = {}
     for file, agent, server in signatures:
@@ -71,7 +73,7 @@ def _owners(signatures: Iterable[_Signature], names: Names) -> list[int]:
         near = of_file.get((file, agent), set())
         return next(iter(near)) if len(near) == 1 else agent
 
-    return [owner(*signature) for signature in signatures]
+    return {signature: owner(*signature) for signature in signatures}
 
 
 def _signed(rows: LegacyRows) -> tuple[_Signed, _Signed, _Signed]:
