@@ -11,6 +11,7 @@ from typing import Final, TextIO
 from collector.codes import CLOSED_CODES, Code
 from collector.counted import counted
 from collector.session import ShardSession
+from orchestrate.terminal import fitting
 
 #: Seconds between two lines in a log, and between two states of a line on a terminal.
 _LOG_PAUSE_S: Final = 30.0
@@ -87,13 +88,16 @@ class LogProgress:
         self._session: ShardSession | None = None
         self._begun = clock()
         self._done_before = 0
+        #: What was said last, but for the speed.
+        self._told: Tally | None = None
 
     def started(self, session: ShardSession) -> None:
         """Say what is there already."""
         self._session = session
         self._begun = self._clock()
         self._done_before = done_in(session)
-        self._say(str(tally(session)))
+        self._told = tally(session)
+        self._say(str(self._told))
 
     def changed(self) -> None:
         """Say where it stands, unless that was said a moment ago."""
@@ -105,6 +109,7 @@ class LogProgress:
 
     def _text(self, session: ShardSession) -> str:
         elapsed_s = self._clock() - self._begun
+        self._told = tally(session)
         completed = done_in(session) - self._done_before
         rate = completed / elapsed_s if completed and elapsed_s > 0 else None
         return str(tally(session, rate=rate))
@@ -120,12 +125,13 @@ class LineProgress(LogProgress):
         super().__init__(self._show, clock=clock)
 
     def end(self) -> None:
-        """Show the last state and leave the line."""
-        if self._session is not None:
+        """Show the last state, in a log unless it was said last, and leave the line."""
+        if self._session is not None and (self._in_place or tally(self._session) != self._told):
             self._show(self._text(self._session))
         if self._in_place:
             self._stream.write("\n")
 
     def _show(self, text: str) -> None:
-        self._stream.write(f"\r\x1b[K{text}" if self._in_place else f"{text}\n")
+        # A line that goes on in the next one could not be cleared.
+        self._stream.write(f"\r\x1b[K{fitting(text, self._stream)}" if self._in_place else f"{text}\n")
         self._stream.flush()

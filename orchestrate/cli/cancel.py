@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
 
     run, benchmark = run_and_benchmark(args.run, args.benchmark, acts=True)
     done = cancel(run, benchmark=benchmark, shard=args.shard, finish=args.finish, say=_say)
-    print(_as_json(run, done) if args.json else _as_text(run, done))
+    print(_as_json(run, done) if args.json else _as_text(run, benchmark, done))
     _check(run, done)
     return 0
 
@@ -56,7 +56,7 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _as_text(run: RunDir, done: Cancelled) -> str:
+def _as_text(run: RunDir, benchmark: str | None, done: Cancelled) -> str:
     # A packed job stands there once for each of its shards.
     ended = len({job.job_id for job in done.stopped} - {job.job_id for job in done.left})
     lines = [f"{counted(ended, 'job')} ended." if done.stopped else "No job was waiting or running."]
@@ -66,8 +66,17 @@ def _as_text(run: RunDir, done: Cancelled) -> str:
         lines.append(
             f"never answered: {counted(len(done.open_tokens), 'submission')}. Run the same command again in two minutes."
         )
-    lines.append(f"Go on with the same gym eval submit, or look at it: gym eval status {run.root.name}")
+    if not done.stopped and not done.open_tokens and _is_final(run, benchmark):
+        lines.append(f"Nothing is left to do in it: gym eval status {run.root.name}")
+    else:
+        lines.append(f"Go on with the same gym eval submit, or look at it: gym eval status {run.root.name}")
     return "\n".join(lines)
+
+
+def _is_final(run: RunDir, benchmark: str | None) -> bool:
+    from orchestrate.status import report
+
+    return report(run, benchmark=benchmark).is_final
 
 
 def _as_json(run: RunDir, done: Cancelled) -> str:

@@ -29,7 +29,9 @@ def main(argv: list[str]) -> int:
 
         print(json.dumps([finding.model_dump() for finding in found], indent=2, ensure_ascii=False))
     else:
-        print("\n".join(_line(finding) for finding in found))
+        from orchestrate.cli.tables import terminal_width, wrapped
+
+        print("\n".join(wrapped(_line(finding), terminal_width(), indent="      ") for finding in found))
     return 5 if any(finding.level is Level.FAIL for finding in found) else 0
 
 

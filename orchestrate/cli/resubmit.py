@@ -91,9 +91,11 @@ def _as_json(result: Resubmission) -> str:
 
 
 def _as_text(result: Resubmission) -> str:
+    from orchestrate.cli.tables import terminal_width, wrapped
+
     verb = "would move" if result.submittal is None else "moved"
     lines = [f"run {result.run.root.name}  {result.run.root}"]
-    lines += [f"  nothing to run again: {result.nothing}"] if result.nothing else []
+    lines += [wrapped(f"  nothing to run again: {result.nothing}", terminal_width(), indent="    ")] if result.nothing else []
     for name, count in result.rollouts.items():
         lines.append(f"  {name}: {verb} {counted(count, 'rollout')} to {counted(result.shards[name], 'new shard')}")
     return "\n".join(lines)

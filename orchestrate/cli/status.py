@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 _SHARDS_SHOWN = 16
 #: The state of a shard that is not final and whose job neither waits nor runs, for all that the scheduler still knows.
 _GONE = "gone"
+#: Characters of a benchmark's name that a narrow terminal shows in the table; lines below it have the whole name.
+_NAME_LEAST = 12
+#: Columns that leave that table for lines below it, in this order, until it fits.
+_MOVED = ("failures", "jobs", "score")
 
 
 def main(argv: list[str]) -> int:
@@ -57,11 +61,12 @@ def _look(args: Namespace, argv: list[str]) -> int:
         waste = waste_of(whole_run(args.run))
         print(waste.model_dump_json(indent=2) if args.json else waste_text(waste))
         return 0
+    from orchestrate.cli.tables import terminal_width
     from orchestrate.status import report
 
     run, benchmark = run_and_benchmark(args.run, None)
     found = report(run, benchmark=benchmark)
-    print(found.model_dump_json(indent=2) if args.json else as_text(found, each_shard=args.shards))
+    print(found.model_dump_json(indent=2) if args.json else as_text(found, each_shard=args.shards, width=terminal_width()))
     return 0
 
 
@@ -77,9 +82,9 @@ def _parser() -> CommandParser:
     return parser
 
 
-def as_text(found: RunReport, *, each_shard: bool, with_ages: bool = True) -> str:
-    """The report for people."""
-    from orchestrate.cli.tables import age_text, kinds_of, score_of, table
+def as_text(found: RunReport, *, each_shard: bool, with_ages: bool = True, width: int | None = None) -> str:
+    """The report for people, in lines of ``width`` characters as far as names and paths allow."""
+    from orchestrate.cli.tables import age_text, kinds_of, score_of, wrapped
 
     header = ["benchmark", "score", "done", "jobs", "failures", "last event"]
     rows: list[list[str]] = []
@@ -89,20 +94,39 @@ def as_text(found: RunReport, *, each_shard: bool, with_ages: bool = True) -> st
         kinds = kinds_of(coverage.failures_by_kind) if coverage else "-"
         age = age_text(benchmark.age_s) if with_ages else ""
         rows.append([benchmark.name, score_of(coverage), f"{done}/{benchmark.expected}", _jobs(benchmark), kinds, age])
-    shown = table(header, rows) if with_ages else table(header[:-1], [row[:-1] for row in rows])
-    parts = [f"{found.name}  {found.run_dir}", shown]
+    parts = [f"{found.name}  {found.run_dir}"]
+    parts += _benchmarks(header, rows, width) if with_ages else _benchmarks(header[:-1], [row[:-1] for row in rows], width)
     for benchmark in found.benchmarks:
-        parts += _details(benchmark, found, each_shard=each_shard, with_ages=with_ages)
+        details = _details(benchmark, found, with_ages=with_ages)
+        parts += [wrapped(line, width) for line in details]
+        parts += _shards(benchmark, each_shard=each_shard, with_ages=with_ages, width=width)
     if found.scheduler_trouble:
-        parts.append(f"The scheduler could not be asked ({found.scheduler_trouble}); counts are from the run's own files.")
+        told = f"The scheduler could not be asked ({found.scheduler_trouble}); counts are from the run's own files."
+        parts.append(wrapped(told, width))
     return "\n".join(parts)
+
+
+def _benchmarks(header: list[str], rows: list[list[str]], width: int | None) -> list[str]:
+    """The table of benchmarks; columns that it has no room for stand below it, line by line and whole."""
+    from orchestrate.cli.tables import table, wrapped
+
+    below: list[str] = []
+    movable = list(_MOVED)
+    while True:
+        shown = table(header, rows, width=width, spare=(("benchmark", _NAME_LEAST),))
+        if width is None or max(map(len, shown.splitlines())) <= width or not movable:
+            return [shown, *below]
+        moved = movable.pop(0)
+        column = header.index(moved)
+        below += [wrapped(f"{row[0]}: {moved} {row[column]}", width) for row in rows if row[column] != "-"]
+        header, *rows = [[*row[:column], *row[column + 1 :]] for row in (header, *rows)]
 
 
 def _stands(export: ExportReport) -> str:
     return "not made yet" if export.standing == "never" else export.standing
 
 
-def _details(benchmark: BenchmarkReport, report: RunReport, *, each_shard: bool, with_ages: bool) -> list[str]:
+def _details(benchmark: BenchmarkReport, report: RunReport, *, with_ages: bool) -> list[str]:
     from orchestrate.cli.tables import states_of
 
     coverage = benchmark.coverage
@@ -121,7 +145,7 @@ def _details(benchmark: BenchmarkReport, report: RunReport, *, each_shard: bool,
         f"{benchmark.name}: export {export.name} {_stands(export)}{f': {export.detail}' if export.detail else ''}"
         for export in benchmark.exports
     ]
-    return [*parts, *_shards(benchmark, each_shard=each_shard, with_ages=with_ages)]
+    return parts
 
 
 def _waiting(benchmark: BenchmarkReport, *, with_ages: bool) -> list[str]:
@@ -189,8 +213,8 @@ def _state(shard: ShardReport) -> str:
             return (shard.job_state or "").lower()
 
 
-def _shards(benchmark: BenchmarkReport, *, each_shard: bool, with_ages: bool) -> list[str]:
-    from orchestrate.cli.tables import age_text, table
+def _shards(benchmark: BenchmarkReport, *, each_shard: bool, with_ages: bool, width: int | None) -> list[str]:
+    from orchestrate.cli.tables import age_text, noted, table
     from orchestrate.scheduler import Knowledge
 
     shown = benchmark.shards if each_shard or len(benchmark.shards) <= _SHARDS_SHOWN else []
@@ -202,15 +226,15 @@ def _shards(benchmark: BenchmarkReport, *, each_shard: bool, with_ages: bool) ->
             str(shard.sessions),
             age_text(shard.age_s) if with_ages else "",
             shard.job_id or "-",
-            # Why the scheduler could not be asked is said once, below.
-            shard.trouble or (_note(shard) if shard.knowledge is Knowledge.KNOWN else ""),
         ]
         for shard in shown
     ]
     if not with_ages:
         rows = [[*row[:4], *row[5:]] for row in rows]
-    header = ["  shard", "state", "done", "sessions", *(["last event"] if with_ages else []), "job", ""]
-    return [table(header, rows)] if rows else []
+    header = ["  shard", "state", "done", "sessions", *(["last event"] if with_ages else []), "job"]
+    # Why the scheduler could not be asked is said once, below.
+    notes = [shard.trouble or (_note(shard) if shard.knowledge is Knowledge.KNOWN else "") for shard in shown]
+    return [noted(table(header, rows), notes, width)] if rows else []
 
 
 def _note(shard: ShardReport) -> str:

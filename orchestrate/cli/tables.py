@@ -83,11 +83,25 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if is_terminal else None
 
 
-def wrapped(line: str, width: int | None) -> str:
+def wrapped(line: str, width: int | None, *, indent: str = _GAP) -> str:
     """``line`` in lines of ``width`` characters at most, broken between words; as it stands without a width."""
     if width is None or len(line) <= width:
         return line
-    return textwrap.fill(line, width, subsequent_indent=_GAP, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def noted(shown: str, notes: Sequence[str], width: int | None) -> str:
+    """The table ``shown`` with a note behind each of its rows, or below it where there is no room in ``width`` characters."""
+    header, *lines = shown.splitlines()
+    edge = max(map(len, (header, *lines)))
+    found = [header]
+    for line, note in zip(lines, notes, strict=True):
+        beside = f"{line.ljust(edge)}{_GAP}{note}" if note else line
+        if width is None or len(beside) <= width:
+            found.append(beside)
+        else:
+            found += [line, wrapped(_GAP * 2 + note, width, indent=_GAP * 2)]
+    return "\n".join(found)
 
 
 def path_line(before: str, path: str, after: str, width: int | None) -> str:

@@ -10,6 +10,7 @@ from itertools import chain, repeat
 from typing import TYPE_CHECKING, Final
 
 from collector.counted import agreeing, counted
+from orchestrate.terminal import fitting
 
 if TYPE_CHECKING:
     from collector.artifacts import RunArtifacts
@@ -73,7 +74,8 @@ class _ProgressLine:
         if text != self._shown:
             end = "" if self._in_place else "\n"
             clear = "\r\x1b[K" if self._in_place else ""
-            print(f"{clear}{text}", end=end, file=sys.stderr, flush=True)
+            # A line that goes on in the next one could not be cleared.
+            print(f"{clear}{fitting(text, sys.stderr) if self._in_place else text}", end=end, file=sys.stderr, flush=True)
             self._shown = text
 
     def end(self) -> None:
@@ -98,15 +100,16 @@ def final_text(found: RunReport) -> str:
 
     from collector.artifacts import RunArtifacts
     from orchestrate.cli.status import warnings_of
-    from orchestrate.cli.tables import kinds_of, score_of, table
+    from orchestrate.cli.tables import kinds_of, score_of, table, terminal_width, wrapped
 
+    width = terminal_width()
     rows = [
         [b.name, score_of(b.coverage), kinds_of(b.coverage.failures_by_kind) if b.coverage else "-"] for b in found.benchmarks
     ]
     lines = [table(["benchmark", "score (measured/expected)", "failures"], rows)]
     for benchmark in found.benchmarks:
-        lines += [f"{benchmark.name}: {line}" for line in (warnings_of(benchmark.coverage) if benchmark.coverage else [])]
-        lines += [f"{benchmark.name}: {trouble}" for trouble in benchmark.submission_troubles]
+        said = [*(warnings_of(benchmark.coverage) if benchmark.coverage else []), *benchmark.submission_troubles]
+        lines += [wrapped(f"{benchmark.name}: {line}", width) for line in said]
     for benchmark in found.benchmarks:
         if benchmark.merged is None:
             lines.append(f"{benchmark.name}: not merged; see gym eval status {found.name}")

@@ -59,13 +59,14 @@ def follow(
 ) -> RunReport:
     """Show the run at each look where it changed, and return its last report when nothing more will happen."""
     from orchestrate.cli.status import as_text
+    from orchestrate.cli.tables import terminal_width
     from orchestrate.status import report
 
     shown = ""
     quiet_since: float | None = None
     while True:
         found = report(run)
-        text = as_text(found, each_shard=False, with_ages=False)
+        text = as_text(found, each_shard=False, with_ages=False, width=terminal_width())
         if text != shown:
             show(f"{found.asked_at}\n{text}")
             shown = text

@@ -51,12 +51,15 @@ def _found(run: str | None, rollout: str, benchmark: str | None) -> list[Found]:
 
 def _as_text(found: list[Found]) -> str:
     from collector.timeline_words import render
+    from orchestrate.cli.tables import terminal_width, wrapped
 
+    width = terminal_width()
     parts: list[str] = []
     for item in found:
         file = str(item.artifacts.rollouts)
         # A single run has no other name than its file.
-        parts += [file if item.place == file else f"{item.place}: {file}", *(f"  {line}" for line in render(item.timeline))]
+        parts.append(file if item.place == file else f"{item.place}: {file}")
+        parts += [wrapped(f"  {line}", width, indent="      ") for line in render(item.timeline)]
     return "\n".join(parts)
 
 

@@ -68,6 +68,18 @@ def halted(project: Project, model_server: ModelServer) -> Iterator[Halted]:
             os.killpg(pid, signal.SIGKILL)
 
 
+def test_a_run_that_is_final_has_nothing_to_go_on_with(project: Project) -> None:
+    project.benchmark("math", tasks=2)
+    project.submit("--wait", timeout_s=100)
+
+    done = project.gym("cancel")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (
+        f"No job was waiting or running.\nNothing is left to do in it: gym eval status {project.run_dir.name}\n"
+    )
+
+
 def test_cancelled_jobs_are_gone_and_a_submit_goes_on(halted: Halted) -> None:
     halted.begin()
     before = halted.pids()
@@ -154,7 +166,7 @@ def test_nothing_is_cancelled_while_another_command_submits(halted: Halted) -> N
         done = halted.project.gym("cancel")
 
     assert done.returncode == 4
-    assert "another command is submitting" in done.stderr
+    assert "another command is at work on this run" in done.stderr
     assert all(started_at(pid) is not None for pid in halted.pids().values())
 
 

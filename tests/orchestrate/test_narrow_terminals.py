@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
 
-from orchestrate.cli.tables import path_line, table, wrapped
+from collector.coverage import Coverage
+from collector.outcomes import RolloutState
+from orchestrate.cli.status import as_text
+from orchestrate.cli.tables import noted, path_line, table, wrapped
 from orchestrate.remote_runs import RemoteRun, remember_remote
+from orchestrate.run_report import BenchmarkReport, RunReport, ShardReport
+from orchestrate.scheduler import Knowledge
+from orchestrate.terminal import fitting
 from tests.compare.sides import write_side
 from tests.support.terminal import printed_on_terminal
 
@@ -92,3 +101,58 @@ def test_a_comparison_fits_eighty_columns_and_cuts_no_number(tmp_path: Path) -> 
     assert [cell for cell in long.split() if any(map(str.isdigit, cell))] == [
         cell for cell in short.split() if any(map(str.isdigit, cell))
     ]
+
+
+def test_a_note_stands_behind_its_row_or_below_it() -> None:
+    rows = table(["shard", "job"], [["0", "41"], ["1", "42"]])
+
+    assert noted(rows, ["", "it waits"], None).splitlines() == ["shard  job", "0      41", "1      42   it waits"]
+    assert noted(rows, ["", "it waits"], 16).splitlines() == ["shard  job", "0      41", "1      42", "    it waits"]
+
+
+def report() -> RunReport:
+    """A benchmark with a long name, many kinds of failures, and a job that waits."""
+    kinds = {f"a_kind_of_failure_{number}": 30 - number for number in range(4)}
+    states = {RolloutState.MEASURED: 5, RolloutState.FAILED: 5}
+    coverage = Coverage(benchmark="b", run_id="r", expected=10, states=states, failures_by_kind=kinds,
+                        reward_sum=1 / 3, reward_min=0.0, reward_max=1 / 7)  # fmt: skip
+    shard = ShardReport(
+        index=0, expected=10, knowledge=Knowledge.KNOWN, job_state="PENDING", job_id="41", detail="PartitionConfig"
+    )
+    name = "a-benchmark-with-a-name-of-many-words-and-more"
+    found = BenchmarkReport(name=name, coverage=coverage, mean_reward=coverage.mean, measured=5, expected=10, merged=None,
+                            shards=[shard], submission_troubles=["shard 0 not submitted: " + "a word " * 20])  # fmt: skip
+    return RunReport(name="r", run_dir="/r", asked_at="", scheduler_trouble="no answer " * 9, benchmarks=[found])
+
+
+def test_a_status_fits_eighty_columns_and_says_all_that_a_wide_one_does() -> None:
+    narrow = as_text(report(), each_shard=True, width=80).splitlines()
+    wide = as_text(report(), each_shard=True)
+
+    assert max(map(len, narrow)) <= 80
+    assert max(map(len, wide.splitlines())) > 120
+    shown = " ".join(" ".join(narrow).split())
+    assert "failures a_kind_of_failure_0 30, a_kind_of_failure_1 29, a_kind_of_failure_2 28, a_kind_of_failure_3 27" in shown
+    assert "a-benchmark-with-a-name-of-many-words-and-more: jobs 1 pending" in shown
+    assert "0.06667 (5/10, bounds 0.03333 to 0.5333)" in narrow[2]
+    assert "PartitionConfig: it asks for more than its partition has or allows" in shown
+    assert "a-benchmark-with-a-name-of-many-words-and-more: shard 0 not submitted: a word" in shown
+    # What fits stays a table.
+    assert as_text(report(), each_shard=True, width=400) == wide
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        pytest.param(12, "math 10/100", id="it-fits"),
+        pytest.param(11, "math 10/..", id="it-would-touch-the-edge"),
+        pytest.param(6, "mat..", id="narrow"),
+    ],
+)
+def test_a_line_that_is_rewritten_in_place_stays_one_line(columns: int, shown: str) -> None:
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
+    with os.fdopen(theirs, "w") as stream:
+        assert fitting("math 10/100", stream) == shown
+    os.close(ours)

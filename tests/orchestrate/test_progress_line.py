@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,8 @@ from collector.coverage import Coverage
 from collector.outcomes import RolloutState
 from orchestrate.cli.tables import score_of
 from orchestrate.progress import LineProgress, Tally, in_words
+from tests.orchestrate.project import Project
+from tests.support.model_server import ModelServer
 
 
 @pytest.mark.parametrize(
@@ -60,6 +63,18 @@ def test_a_score_has_bounds_while_rollouts_are_missing_and_rewards_lie_in_0_to_1
 @pytest.mark.parametrize(("seconds", "words"), [(0.2, "1 s"), (59, "59 s"), (600, "10 min"), (12_000, "3 h 20 min")])
 def test_an_estimate_is_as_exact_as_it_may_look(seconds: float, words: str) -> None:
     assert in_words(seconds) == words
+
+
+def test_a_log_is_told_once_that_everything_is_done(tmp_path: Path) -> None:
+    project = Project(tmp_path / "user", {"type": "local"})
+    project.benchmark("math", tasks=2)
+    with ModelServer(tmp_path) as server:
+        command = ["run", "--input", "0.jsonl", "--output", "out/r.jsonl", "--model", "test-model", "--model-url",
+                   server.base_url, "--verifier", "echoed"]  # fmt: skip
+        first, again = project.gym(*command), project.gym(*command)
+
+    assert [first.stderr.count("/2 done"), again.stderr.count("/2 done")] == [2, 1], first.stderr + again.stderr
+    assert "2/2 done, mean reward" in again.stderr
 
 
 class Terminal(io.StringIO):
