@@ -107,8 +107,9 @@ def test_silence_after_the_request_is_a_timeout_that_was_possibly_delivered(time
 
 def test_a_server_that_accepts_and_reads_nothing_is_a_timeout() -> None:
     async def reads_nothing(wire: Wire) -> None:
-        del wire
         await asyncio.sleep(60)
+        # Kept until here: without its reader a connection takes everything and drops it.
+        del wire
 
     async def scenario() -> Exchange:
         async with peer(reads_nothing) as seen, HttpClient(Timeouts(stall_s=0.5)) as client:
