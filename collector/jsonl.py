@@ -125,6 +125,14 @@ def escaped(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
+def require_utf8(value: Any) -> None:
+    """Raise ValueError when a text in ``value`` holds a lone surrogate, which JSON can say and no UTF-8 can."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("a lone surrogate, which is no UTF-8") from error
+
+
 def _finite(text: str) -> float:
     value = float(text)
     if math.isinf(value):

@@ -85,6 +85,8 @@ def parse_manifest(data: bytes, path: Path) -> Manifest:
         if version != FORMAT:
             what = f"manifest format {version!r} is not supported (this program reads format {FORMAT})."
             raise CorruptArtifactError(path, 0, what, "Use the version of gym-eval that wrote it, or start a new run.")
+        if b"\\ud" in data.lower():
+            jsonl.require_utf8(value)
         return Manifest.model_validate(value)
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())

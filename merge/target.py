@@ -152,7 +152,8 @@ def _manifest_at(path: Path) -> Manifest | None:
 
 
 def _is_earlier(told: dict[str, Any], merged: RunArtifacts, sources: Sequence[RunArtifacts]) -> bool:
-    ours = {(found.run_id, found.benchmark) for source in sources if (found := _manifest_at(source.manifest)) is not None}
+    ours = [(found.run_id, found.benchmark) for source in sources if (found := _manifest_at(source.manifest)) is not None]
+    # A list: what a damaged file tells may be of any type.
     if (told.get("run_id"), told.get("benchmark")) in ours:
         return True
     # Files without a manifest have no identity but their place, which a coverage does not tell.

@@ -151,14 +151,16 @@ def _facts(places: Sequence[Place], *, content: bool) -> tuple[BenchmarkFacts, .
 def _benchmark(place: Place, *, content: bool) -> BenchmarkFacts:
     shards = [_shard(index, run, place.retry, content=content) for index, run in enumerate(place.shards)]
     readable = [shard.coverage for shard in shards if shard.coverage is not None]
-    missing = len(shards) - len(readable)
+    missing, health = len(shards) - len(readable), _health(place.merged)
+    unreadable = [f"cannot be read: {counted(missing, 'shard')}"] if missing else []
+    unreadable += ["its health report cannot be read"] if health is None and place.merged.health.exists() else []
     return BenchmarkFacts(
         name=place.name,
         coverage=total(readable, expected=max(map(_whole_expected, place.shards))) if readable else None,
         shards=shards,
         figures=figures_of(row_files(place.merged, place.shards), content=content),
-        projection=_projection(place, readable) + (f"; cannot be read: {counted(missing, 'shard')}" if missing else ""),
-        health=_health(place.merged),
+        projection="; ".join([_projection(place, readable), *unreadable]),
+        health=health,
     )
 
 
@@ -201,7 +203,13 @@ def _health(merged: RunArtifacts) -> dict[str, Any] | None:
         value = jsonl.loads(merged.health.read_bytes())
     except (OSError, ValueError):
         return None
-    return value if isinstance(value, dict) and isinstance(value.get("run"), dict) else None
+    run = value.get("run") if isinstance(value, dict) else None
+    counts = [run.get(name) for name in ("verdicts", "issues")] if isinstance(run, dict) else []
+    return value if counts and all(map(_are_counts, counts)) else None
+
+
+def _are_counts(values: object) -> bool:
+    return isinstance(values, dict) and all(type(count) is int and count >= 0 for count in values.values())
 
 
 def each_failure(facts: BenchmarkFacts) -> Iterator[tuple[str, int, list[FailureExample]]]:

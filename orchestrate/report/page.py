@@ -185,6 +185,6 @@ def _health(summary: dict[str, Any] | None) -> dict[str, Any] | None:
     if summary is None:
         return None
     run = summary["run"]
-    verdicts, issues = run.get("verdicts", {}), run.get("issues", {})
-    found = [(plain(name, 80), count) for name, count in issues.items() if isinstance(count, int) and count]
+    verdicts, issues = run["verdicts"], run["issues"]
+    found = [(plain(name, 80), count) for name, count in issues.items() if count]
     return {"verdicts": [(verdict.value, verdicts.get(verdict.value, 0)) for verdict in Verdict], "issues": found}

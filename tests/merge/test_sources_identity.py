@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from collector.artifacts import RunArtifacts
-from collector.errors import IdentityError, IncompleteError, NotFoundError, RefusedError
+from collector.errors import CorruptArtifactError, IdentityError, IncompleteError, NotFoundError, RefusedError
 from merge.command import merge_paths
 from merge.sources import find_runs, resolve_sources
 from tests.merge.build import CONFIG, Plan, answered, failed, fill, fill_all, plan, prepare_only
@@ -148,6 +148,15 @@ def test_a_companion_is_no_input(made: Plan, name: str) -> None:
 
     with pytest.raises(RefusedError, match="not its rollouts"):
         resolve_sources([companion])
+
+
+def test_a_manifest_with_half_a_character_is_told_as_such(made: Plan) -> None:
+    manifest = made.shards[1].manifest
+    manifest.write_bytes(manifest.read_bytes().replace(b'"openai_chat"', b'"\\ud800"'))
+
+    with pytest.raises(CorruptArtifactError, match="a lone surrogate") as caught:
+        resolve_sources([made.directory])
+    assert str(manifest) in str(caught.value)
 
 
 def test_a_file_without_a_manifest_is_no_run(tmp_path: Path) -> None:

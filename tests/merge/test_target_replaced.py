@@ -58,6 +58,15 @@ def test_a_partial_result_of_another_run_is_not_replaced(made: Plan, tmp_path: P
     assert snapshot(tmp_path) == before
 
 
+@pytest.mark.parametrize("told", ["{}", "[1]", '{"run": 1}', "null"])
+def test_a_receipt_that_tells_of_no_run_claims_its_result_all_the_same(made: Plan, tmp_path: Path, told: str) -> None:
+    target = tmp_path / "out.jsonl"
+    target.write_bytes(b'{"reward": 1}\n')
+    target.with_name("out_merge.json").write_text(f'{{"run_id": {told}, "benchmark": {told}, "inputs": {told}}}')
+
+    refused(made, target, "the merged result of others")
+
+
 def test_a_receipt_of_a_newer_version_still_says_whose_it_is(made: Plan, tmp_path: Path) -> None:
     target = tmp_path / "x.jsonl"
     RunArtifacts(target).receipt.write_text('{"schema_version": 2, "run_id": "another", "benchmark": "bench"}')

@@ -128,3 +128,25 @@ def test_what_a_server_says_of_its_usage_costs_no_row_its_reward(member: str, tm
 
     assert "0.5" in text
     assert "2 scored rows" in text
+
+
+@pytest.mark.parametrize(
+    "health",
+    [
+        pytest.param("{", id="half-a-file"),
+        pytest.param('{"run": []}', id="no-object"),
+        pytest.param('{"run": {"verdicts": [], "issues": {}}}', id="a-list"),
+        pytest.param('{"run": {"verdicts": {"healthy": "many"}, "issues": {}}}', id="a-text"),
+        pytest.param('{"run": {"verdicts": {"healthy": 1.5}, "issues": {}}}', id="half-a-row"),
+        pytest.param('{"run": {"verdicts": {}, "issues": {"model_call_failed": true}}}', id="a-flag"),
+    ],
+)
+def test_a_health_report_that_cannot_be_read_is_told(health: str, tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1}\n')
+    path.with_name("r_health.json").write_text(health)
+
+    text = words(page_of(path))
+
+    assert "its health report cannot be read" in text
+    assert "Health of the rows" not in text
