@@ -14,6 +14,7 @@ from orchestrate.cli.parser import CommandParser
 from orchestrate.cli.questions import answer, ask
 
 if TYPE_CHECKING:
+    from orchestrate.config.load import Loaded
     from orchestrate.operate.starter import Answers
 
 
@@ -26,6 +27,7 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     from collector import durable
     from collector.errors import RefusedError
+    from orchestrate.cli.submit_notes import tell_notes
     from orchestrate.operate.starter import starter_yaml
 
     file: Path = args.file
@@ -34,7 +36,7 @@ def main(argv: list[str]) -> int:
         raise exists_already
     answers = _answers(parser, args)
     text = starter_yaml(answers)
-    _check(text, file)
+    loaded = _check(text, file)
     durable.make_dir(file.absolute().parent)
     try:
         (durable.publish_lines if args.force else durable.publish_new)(file, [text.encode()])
@@ -42,6 +44,8 @@ def main(argv: list[str]) -> int:
         # By somebody else, while the questions were answered.
         raise exists_already from None
     print(f"{file} is written.")
+    if loaded is not None:
+        tell_notes(loaded.config, {}, command="init")
     for note in _unasked(args, answers):
         print(note)
     print(f"See what it does: gym eval submit {file} --dry-run\nDo it:            gym eval submit {file}")
@@ -200,12 +204,14 @@ def _check_compute(text: str) -> None:
         raise RequestError(f"{text!r} is neither local nor slurm.")
 
 
-def _check(text: str, file: Path) -> None:
-    """Everything that submitting would check before it creates anything, dataset included."""
+def _check(text: str, file: Path) -> Loaded | None:
+    """Everything that submitting would check before it creates anything, dataset included.
+
+    None where only the login node can tell what a submission there will find.
+    """
     import yaml
 
     from orchestrate.checks import check_loaded
-    from orchestrate.cli.submit_notes import tell_notes
     from orchestrate.compose import compose_data
     from orchestrate.config.load import load_config
     from orchestrate.remote import node_of
@@ -214,7 +220,8 @@ def _check(text: str, file: Path) -> None:
     folder = file.absolute().parent if file.absolute().parent.is_dir() else Path.cwd()
     data = compose_data(yaml.safe_load(text), [], folder=folder, where=file)
     loaded = load_config(data, where=file, environ=os.environ)
-    if node_of(data) is None:
-        check_loaded(loaded, where=file)
-        tell_notes(loaded.config, {}, command="init")
-        gather(loaded)
+    if node_of(data) is not None:
+        return None
+    check_loaded(loaded, where=file)
+    gather(loaded)
+    return loaded
