@@ -119,12 +119,13 @@ def test_submit_its_preview_the_doctor_and_init_say_it(project: Project, fake: F
     project.config["services"] = {"policy": external(HERE)}
     project.benchmark("math", tasks=2)
     file = str(project.write())
+    (project.root / "rows.jsonl").write_text('{"question": "?", "expected_answer": "1"}\n')
     told = f"services.policy.url ({HERE}) means the machine that asks: each job's compute node, not this one"
 
     preview, before = project.gym("submit", file, "--dry-run", "--json"), tree(project.root)
     done = project.gym("submit", file)
     found = json.loads(project.gym("doctor", "--config", file, "--json").stdout)
-    begun = project.gym("init", "new.yaml", "--input", str(project.root / "0.jsonl"), "--model", "m", "--model-url", HERE,
+    begun = project.gym("init", "new.yaml", "--input", "rows.jsonl", "--model", "m", "--model-url", HERE,
                         "--compute", "slurm", "--verifier", "number")  # fmt: skip
 
     assert (preview.returncode, done.returncode) == (0, 0), done.stderr
@@ -133,4 +134,5 @@ def test_submit_its_preview_the_doctor_and_init_say_it(project: Project, fake: F
     assert "submit.yaml" in before
     (finding,) = (finding for finding in found if finding["subject"] == "addresses")
     assert (finding["level"], finding["text"]) == ("warn", told)
+    assert begun.returncode == 0, begun.stderr
     assert f"gym eval init: warning: services.model.url ({HERE})" in begun.stderr, begun.stderr
