@@ -24,7 +24,7 @@ _CHUNK: Final = 8 << 20
 class InputRecord(StrictModel):
     """One shard as it was merged. ``path`` is relative to the receipt's directory when the shard lies below it."""
 
-    path: str
+    path: str = Field(pattern=r"^[^\x00]+$")
     size_bytes: int = Field(ge=0)
     manifest_sha256: str
     #: Over the state, place and checksum of every rollout of the shard.
@@ -71,6 +71,8 @@ def parse_receipt(data: bytes, path: Path) -> Receipt:
         if version != FORMAT:
             what = f"receipt format {version!r} is not supported (this program reads format {FORMAT})."
             raise CorruptArtifactError(path, 0, what, "Use the version of gym-eval that wrote it, or merge again elsewhere.")
+        if b"\\ud" in data.lower():
+            jsonl.require_utf8(value)
         return Receipt.model_validate(value)
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())

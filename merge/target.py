@@ -162,8 +162,16 @@ def _is_earlier(told: dict[str, Any], merged: RunArtifacts, sources: Sequence[Ru
     inputs = told.get("inputs")
     records = cast("list[Any]", inputs) if isinstance(inputs, list) else []
     base = merged.rollouts.absolute().parent
-    places = {durable.real_path(base / str(record.get("path"))) for record in records if isinstance(record, dict)}
+    places = {_place_in(base, str(record.get("path"))) for record in records if isinstance(record, dict)}
     return not places.isdisjoint(durable.real_path(source.rollouts) for source in sources)
+
+
+def _place_in(base: Path, path: str) -> Path | None:
+    try:
+        return durable.real_path(base / path)
+    except ValueError:
+        # A NUL, or what is no UTF-8: no disk has such a file.
+        return None
 
 
 def _unanswered_line(target: Path) -> int | None:

@@ -66,6 +66,8 @@ def test_what_is_written_is_read_back(partial: bool) -> None:
         pytest.param(GOLDEN.replace(b'"schema_version": 1', b'"schema_version": 2'), "format 2 is not supported", id="newer"),
         pytest.param(GOLDEN.replace(b'"run_id"', b'"ran_id"'), "ran_id", id="unknown-key"),
         pytest.param(GOLDEN.replace(b'"rows": 2', b'"rows": -2'), "output.rows", id="impossible-count"),
+        pytest.param(GOLDEN.replace(b'"path": "', b'"path": "\\ud800'), "a lone surrogate", id="half-a-character"),
+        pytest.param(GOLDEN.replace(b'"path": "', b'"path": "\\u0000'), "inputs.0.path", id="no-path"),
         pytest.param(GOLDEN[:50], "not JSON", id="half-a-file"),
         pytest.param(b"[]", "format None is not supported", id="no-object"),
     ],

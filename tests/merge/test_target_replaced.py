@@ -58,7 +58,7 @@ def test_a_partial_result_of_another_run_is_not_replaced(made: Plan, tmp_path: P
     assert snapshot(tmp_path) == before
 
 
-@pytest.mark.parametrize("told", ["{}", "[1]", '{"run": 1}', "null"])
+@pytest.mark.parametrize("told", ["{}", "[1]", '[{"path": "\\u0000"}]', '[{"path": "\\ud800"}]', '{"run": 1}', "null"])
 def test_a_receipt_that_tells_of_no_run_claims_its_result_all_the_same(made: Plan, tmp_path: Path, told: str) -> None:
     target = tmp_path / "out.jsonl"
     target.write_bytes(b'{"reward": 1}\n')
