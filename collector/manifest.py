@@ -16,13 +16,15 @@ from collector.errors import CorruptArtifactError, IdentityError, RefusedError
 from collector.settings import StrictModel
 
 FORMAT: Final = 1
+#: More than anybody plans, and few enough to say which are missing.
+MOST_SHARDS: Final = 1 << 22
 
 
 class ShardPlace(StrictModel):
     """Which part of a benchmark's inventory this shard holds. ``count`` shards with digest ``whole`` make it complete."""
 
-    index: int = Field(ge=0)
-    count: int = Field(ge=1)
+    index: int = Field(ge=0, lt=MOST_SHARDS)
+    count: int = Field(ge=1, le=MOST_SHARDS)
     whole_digest: str
     whole_expected: int = Field(ge=1)
 

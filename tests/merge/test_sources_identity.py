@@ -159,6 +159,16 @@ def test_a_manifest_with_half_a_character_is_told_as_such(made: Plan) -> None:
     assert str(manifest) in str(caught.value)
 
 
+@pytest.mark.parametrize("number", ["4194304", "9" * 400])
+def test_a_shard_of_a_number_that_nobody_plans_is_told(made: Plan, number: str) -> None:
+    """Which shards were missing was counted up to it, without end."""
+    manifest = made.shards[1].manifest
+    manifest.write_bytes(manifest.read_bytes().replace(b'"index": 1', f'"index": {number}'.encode()))
+
+    with pytest.raises(CorruptArtifactError, match=r"shard\.index"):
+        resolve_sources([made.directory], allow_partial=True)
+
+
 def test_a_file_without_a_manifest_is_no_run(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_bytes(b"{}\n")
 
