@@ -18,6 +18,8 @@ from collector.settings import StrictModel
 FORMAT: Final = 1
 #: More than anybody plans, and few enough to say which are missing.
 MOST_SHARDS: Final = 1 << 22
+#: A float holds every whole number up to here, and shares of rollouts are floats.
+MOST_ROLLOUTS: Final = 1 << 53
 
 
 class ShardPlace(StrictModel):
@@ -26,7 +28,7 @@ class ShardPlace(StrictModel):
     index: int = Field(ge=0, lt=MOST_SHARDS)
     count: int = Field(ge=1, le=MOST_SHARDS)
     whole_digest: str
-    whole_expected: int = Field(ge=1)
+    whole_expected: int = Field(ge=1, le=MOST_ROLLOUTS)
 
 
 class Manifest(StrictModel):
@@ -37,7 +39,7 @@ class Manifest(StrictModel):
     run_id: str
     benchmark: str
     created_at: str
-    expected: int = Field(ge=1)
+    expected: int = Field(ge=1, le=MOST_ROLLOUTS)
     source_digest: str
     inventory_digest: str
     config_digest: str

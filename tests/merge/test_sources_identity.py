@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -159,13 +160,16 @@ def test_a_manifest_with_half_a_character_is_told_as_such(made: Plan) -> None:
     assert str(manifest) in str(caught.value)
 
 
-@pytest.mark.parametrize("number", ["4194304", "9" * 400])
-def test_a_shard_of_a_number_that_nobody_plans_is_told(made: Plan, number: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "number"), [("index", "4194304"), ("index", "9" * 400), ("whole_expected", "9" * 400), ("expected", "9" * 400)]
+)
+def test_a_number_that_nobody_plans_is_told(made: Plan, key: str, number: str) -> None:
     """Which shards were missing was counted up to it, without end."""
     manifest = made.shards[1].manifest
-    manifest.write_bytes(manifest.read_bytes().replace(b'"index": 1', f'"index": {number}'.encode()))
+    text = re.sub(rf'"{key}": \d+', f'"{key}": {number}', manifest.read_text())
+    manifest.write_text(text)
 
-    with pytest.raises(CorruptArtifactError, match=r"shard\.index"):
+    with pytest.raises(CorruptArtifactError, match=key):
         resolve_sources([made.directory], allow_partial=True)
 
 
