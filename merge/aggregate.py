@@ -17,6 +17,7 @@ import numpy as np
 import orjson
 
 from collector import durable
+from collector.durable import StagedFile
 from merge.attempts import read_attempts
 from merge.counting import Zeros
 from merge.fan_out import run_tasks
@@ -64,13 +65,18 @@ class AgentRows:
     plugins: tuple[str, ...] = ()
 
 
-def publish_aggregate(path: Path, agents: Sequence[AgentRows]) -> str:
-    """Publish the metrics of ``agents`` at ``path`` and return the SHA-256 of its bytes."""
-    hasher = hashlib.sha256()
+def publish_aggregate(path: Path, agents: Sequence[AgentRows]) -> None:
+    """Publish the metrics of ``agents`` at ``path``."""
     with durable.staged(path) as file:
-        for block in _blocks(encode_aggregate(agents)):
-            hasher.update(block)
-            file.write(block)
+        write_aggregate(file, agents)
+
+
+def write_aggregate(file: StagedFile, agents: Sequence[AgentRows]) -> str:
+    """Write the metrics of ``agents`` and return the SHA-256 of their bytes. Raises ConfigError for a plug-in that fails."""
+    hasher = hashlib.sha256()
+    for block in _blocks(encode_aggregate(agents)):
+        hasher.update(block)
+        file.write(block)
     return hasher.hexdigest()
 
 

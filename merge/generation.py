@@ -1,7 +1,7 @@
 """One generation of a benchmark's published files: projection, coverage, metrics, and the receipt that makes them one.
 
-Order: projection, coverage, metrics, receipt. A crash before the receipt leaves files that no receipt agrees with, and whoever
-merges next redoes all of them.
+Order: projection, coverage, metrics, receipt; the metrics are computed before the first of them is replaced. A crash before
+the receipt leaves files that no receipt agrees with, and whoever merges next redoes all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.coverage import Coverage, total
 from collector.errors import RefusedError, UnavailableError
-from merge.aggregate import AgentRows, publish_aggregate
+from merge.aggregate import AgentRows, publish_aggregate, write_aggregate
 from merge.answers import answer_field_of
 from merge.counting import OFF, Counting, coverage_fields, zeros_of
 from merge.coverage import encode_coverage, total_coverage
@@ -165,11 +165,22 @@ def _publish(merged: RunArtifacts, generation: Generation, agents: Sequence[Agen
     shards = generation.shards
     manifest = shards[0].manifest
     parts = [Part(agent.shards, answer_field_of(agent.shards), generation.reporting.subset_field) for agent in agents]
-    written = publish_parts(merged.rollouts, parts)
     coverage = generation.encoded_coverage()
-    durable.publish(merged.coverage, coverage)
-    entries = [agent_rows(generation, agent, part.table) for agent, part in zip(agents, parts, strict=True)]
-    aggregate_sha256 = publish_aggregate(merged.aggregate, entries)
+    aggregate_sha256 = ""
+
+    # Before anything is replaced: a metric of another package may fail, and a disk be full.
+    def write_metrics() -> None:
+        nonlocal aggregate_sha256
+        entries = [agent_rows(generation, agent, part.table) for agent, part in zip(agents, parts, strict=True)]
+        try:
+            aggregate_sha256 = write_aggregate(metrics, entries)
+        except OSError as error:
+            error.filename = error.filename or str(merged.aggregate)
+            raise
+
+    with durable.staged(merged.aggregate) as metrics:
+        written = publish_parts(merged.rollouts, parts, write_metrics)
+        durable.publish(merged.coverage, coverage)
     receipt = Receipt(
         partial=generation.is_partial,
         run_id=manifest.run_id,
@@ -187,19 +198,24 @@ def _publish(merged: RunArtifacts, generation: Generation, agents: Sequence[Agen
 
 def publish_reports(merged: RunArtifacts, generation: Generation) -> None:
     """Publish coverage and metrics at ``merged`` and neither rows nor a receipt. The caller holds the merge lock."""
-    durable.publish(merged.coverage, generation.encoded_coverage())
-    publish_metrics_only(merged, generation)
+    with durable.staged(merged.aggregate) as metrics:
+        write_aggregate(metrics, _read_entries(generation))
+        durable.publish(merged.coverage, generation.encoded_coverage())
 
 
 def publish_metrics_only(merged: RunArtifacts, generation: Generation) -> None:
     """Publish the metrics of ``generation`` at ``merged``. Raises CorruptArtifactError for a damaged row."""
+    publish_aggregate(merged.aggregate, _read_entries(generation))
+
+
+def _read_entries(generation: Generation) -> list[AgentRows]:
     entries: list[AgentRows] = []
     for agent in generation.agents():
         table, reader = RowTable(), NumberReader(answer_field_of(agent.shards), generation.reporting.subset_field)
         for block in read_rows(agent.shards):
             table.add(numbers_of(block, reader, agent.shards))
         entries.append(agent_rows(generation, agent, table))
-    publish_aggregate(merged.aggregate, entries)
+    return entries
 
 
 def agent_rows(generation: Generation, agent: AgentShards, table: RowTable) -> AgentRows:

@@ -46,24 +46,27 @@ class Part:
     table: RowTable = field(default_factory=RowTable)
 
 
-def publish_parts(target: Path, parts: Sequence[Part]) -> Written:
+def publish_parts(target: Path, parts: Sequence[Part], before: Callable[[], None] = lambda: None) -> Written:
     """Make ``target`` hold the selected rows of ``parts``, each in (task, repeat) order: the old file or the new one.
 
-    Its mode stays, and a link stays with its target replaced. Raises CorruptArtifactError for a row that is not the recorded
-    one and RefusedError when an input changed meanwhile; ``target`` is untouched then. The caller holds the merge lock.
+    Its mode stays, and a link stays with its target replaced. ``before`` is called when all rows are copied, with the tables of
+    ``parts`` filled. Raises what it raises, CorruptArtifactError for a row that is not the recorded one, RefusedError when an
+    input changed meanwhile; ``target`` is untouched then. The caller holds the merge lock.
     """
     stretches = [(part, stretch) for part in parts for stretch in plan_stretches(part.shards)]
     places = list(accumulate((stretch.size for _, stretch in stretches), initial=0))
     hasher = hashlib.sha256()
-    with durable.staged(target) as file, _EarlySync(file) as early:
-        copies = run_tasks(_copies(stretches, places, file), is_worth_it=places[-1] >= _WORTH_IT)
-        for (part, stretch), place, numbers in zip(stretches, places, copies, strict=False):
-            # A digest goes from front to back and cannot be shared out; it is of what the file holds by now.
-            for begin in range(place, place + stretch.size, _CHUNK):
-                hasher.update(file.read_range(begin, min(_CHUNK, place + stretch.size - begin)))
-            part.table.add(numbers)
-            early.reach(place + stretch.size)
-        early.end()
+    with durable.staged(target) as file:
+        with _EarlySync(file) as early:
+            copies = run_tasks(_copies(stretches, places, file), is_worth_it=places[-1] >= _WORTH_IT)
+            for (part, stretch), place, numbers in zip(stretches, places, copies, strict=False):
+                # A digest goes from front to back and cannot be shared out; it is of what the file holds by now.
+                for begin in range(place, place + stretch.size, _CHUNK):
+                    hasher.update(file.read_range(begin, min(_CHUNK, place + stretch.size - begin)))
+                part.table.add(numbers)
+                early.reach(place + stretch.size)
+            early.end()
+        before()
         for part in parts:
             for shard in part.shards:
                 shard.check_payload()

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from collector.artifacts import RunArtifacts
 from collector.errors import ConfigError
 from merge.command import merge_paths
 from merge.generation import Reporting
+from merge.projection_check import ProjectionState, check_projection
 from orchestrate.cli.main import main
 from tests.merge.build import Plan, answered, fill_all, plan
 
@@ -82,6 +84,10 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     return made
 
 
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file() and path.suffix != ".lock"}
+
+
 def test_figures_of_a_package_stand_under_its_name(made: Plan) -> None:
     code = main(["eval", "aggregate", str(made.directory), "-o", str(made.merged.rollouts), "+metrics=[spread]"])
 
@@ -111,6 +117,19 @@ def test_a_metric_that_cannot_be_used_is_named_and_no_receipt_is_written(made: P
         merge_paths([made.directory], made.merged.rollouts, reporting=Reporting(plugins=(name,)))
 
     assert not made.merged.receipt.exists()
+
+
+@pytest.mark.parametrize("with_rows", [True, False], ids=["merge", "reports-only"])
+def test_a_metric_that_fails_leaves_the_result_before_it_as_it_was(made: Plan, with_rows: bool) -> None:
+    target = made.directory / "r.jsonl"
+    merge_paths([made.directory], target)
+    before = files_of(made.directory)
+
+    with pytest.raises(ConfigError, match="raises"):
+        merge_paths([made.directory], target, reporting=Reporting(plugins=("raises",)), with_rows=with_rows)
+
+    assert files_of(made.directory) == before
+    assert check_projection(RunArtifacts(target)).state is ProjectionState.VERIFIED
 
 
 def test_what_a_metric_does_to_its_table_changes_no_other_figure(made: Plan) -> None:

@@ -156,7 +156,7 @@ def test_the_receipt_names_what_was_merged_and_says_partial_only_when_it_is(tmp_
     assert part["missing_shards"] == [2]
 
 
-@pytest.mark.parametrize("calls", [0, 1, 2, 3], ids=["projection", "coverage", "metrics", "receipt"])
+@pytest.mark.parametrize("calls", [0, 1, 2, 3], ids=["projection", "metrics", "coverage", "receipt"])
 def test_a_full_disk_is_told_in_one_line_and_the_next_merge_makes_it_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
 ) -> None:
@@ -179,9 +179,9 @@ def test_a_full_disk_is_told_in_one_line_and_the_next_merge_makes_it_whole(
         with pytest.raises(UnavailableError, match="No space left on device") as caught:
             merge_paths([made.directory], made.merged.rollouts)
 
-    files = (made.merged.rollouts, made.merged.coverage, made.merged.aggregate, made.merged.receipt)
+    files = (made.merged.rollouts, made.merged.aggregate, made.merged.coverage, made.merged.receipt)
     assert str(caught.value).startswith(f"{files[calls]}: ")
-    assert (made.merged.rollouts.read_bytes() == b"old\n") is (calls == 0)
+    assert (made.merged.rollouts.read_bytes() == b"old\n") is (calls < 2)
     assert check_projection(made.merged).state is ProjectionState.ABSENT
     merge_paths([made.directory], made.merged.rollouts)
     assert check_projection(made.merged).state is ProjectionState.VERIFIED
