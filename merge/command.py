@@ -71,9 +71,9 @@ def merge_paths(
     with waiting_lock(whole.merge_lock, timeout_s=wait_s):
         _check_places(places, runs)
         if with_rows:
+            receipt = publish_generation(merged, generation)
             if not generation.is_partial and whole == merged:
                 withdraw_partial(whole)
-            receipt = publish_generation(merged, generation)
         else:
             publish_reports(merged, generation)
     return MergeReport(target, receipt, generation.coverage, generation.is_expected_known, _notes(generation))

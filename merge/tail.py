@@ -75,12 +75,13 @@ def merge_when_final(
 
 def _published(merged: RunArtifacts, generation: Generation) -> MergeOutcome:
     target = RunArtifacts(partial_name(merged.rollouts)) if generation.is_partial else merged
-    if not generation.is_partial:
-        withdraw_partial(merged)
     receipt = published_receipt(target, generation)
     state = MergeState.ALREADY_MERGED
     if receipt is None:
         receipt, state = publish_generation(target, generation), MergeState.MERGED
+    if not generation.is_partial:
+        # Also where somebody else has merged, and was ended before the partial result was gone.
+        withdraw_partial(merged)
     return MergeOutcome(state, generation.coverage, receipt, target)
 
 

@@ -14,7 +14,7 @@ from merge.command import merge_paths
 from merge.generation import Reporting
 from merge.projection_check import ProjectionState, check_projection
 from orchestrate.cli.main import main
-from tests.merge.build import Plan, answered, fill_all, plan
+from tests.merge.build import Plan, answered, fill, fill_all, plan, prepare_only
 
 SOURCE = """
 import math, numpy
@@ -130,6 +130,22 @@ def test_a_metric_that_fails_leaves_the_result_before_it_as_it_was(made: Plan, w
 
     assert files_of(made.directory) == before
     assert check_projection(RunArtifacts(target)).state is ProjectionState.VERIFIED
+
+
+def test_a_whole_merge_that_fails_keeps_the_partial_result(made: Plan, tmp_path: Path) -> None:
+    later = plan(tmp_path / "later", shards=2, tasks=4)
+    fill(later, 0, lambda *_: answered())
+    prepare_only(later, 1)
+    partial = merge_paths([later.directory], later.merged.rollouts, allow_partial=True).target
+    before = files_of(later.directory)
+    fill(later, 1, lambda *_: answered())
+
+    with pytest.raises(ConfigError, match="raises"):
+        merge_paths([later.directory], later.merged.rollouts, reporting=Reporting(plugins=("raises",)))
+    assert files_of(later.directory) == before
+
+    merge_paths([later.directory], later.merged.rollouts)
+    assert not partial.exists()
 
 
 def test_what_a_metric_does_to_its_table_changes_no_other_figure(made: Plan) -> None:
