@@ -15,7 +15,7 @@ _LINE: Final = re.compile(r"(?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00) .+? sh
 _WAITS: Final = re.compile(
     r"waiting for service (?P<service>.+?) at (?P<address>\S+), at most (?P<limit>\S+) s(?:: (?P<reason>.+))?"
 )
-_ANSWERS: Final = re.compile(r"service (?P<service>.+) answers")
+_ANSWERS: Final = re.compile(r"service (?P<service>.+) has answered")
 
 
 class ServiceWait(StrictModel):
@@ -37,7 +37,7 @@ def waits_line(service: str, address: str, limit_s: float, reason: str = "") -> 
 
 def answers_line(service: str) -> str:
     """What it says when the wait is over."""
-    return f"service {service} answers"
+    return f"service {service} has answered"
 
 
 def waits_in(lines: Iterable[str], *, now: datetime) -> list[ServiceWait]:
