@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -57,8 +58,9 @@ def publish_parts(target: Path, parts: Sequence[Part], before: Callable[[], None
     places = list(accumulate((stretch.size for _, stretch in stretches), initial=0))
     hasher = hashlib.sha256()
     with durable.staged(target) as file:
-        with _EarlySync(file) as early:
-            copies = run_tasks(_copies(stretches, places, file), is_worth_it=places[-1] >= _WORTH_IT)
+        tasks = _copies(stretches, places, file)
+        # Closed when all is copied: beside its threads nothing else could be shared out.
+        with closing(run_tasks(tasks, is_worth_it=places[-1] >= _WORTH_IT)) as copies, _EarlySync(file) as early:
             for (part, stretch), place, numbers in zip(stretches, places, copies, strict=False):
                 # A digest goes from front to back and cannot be shared out; it is of what the file holds by now.
                 for begin in range(place, place + stretch.size, _CHUNK):

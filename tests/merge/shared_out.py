@@ -3,7 +3,7 @@
 
     python -m tests.merge.shared_out SOURCE TARGET [full|killed]
 
-Prints what it raised, and which processes but this one wrote rows.
+Prints what it raised, and how many processes but this one wrote rows, and computed figures of tasks.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from collector.durable import StagedFile
 from collector.errors import GymEvalError
@@ -37,15 +38,23 @@ def main(source: str, target: str, upset: str = "") -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         write_at(file, offset, lines)
 
-    StagedFile.write_at = told
+    computers, computed = os.pipe()
+    groups = aggregate._groups
+
+    def told_groups(*arguments: Any) -> bytes:
+        os.write(computed, b"%d\n" % os.getpid())
+        return groups(*arguments)
+
+    StagedFile.write_at, aggregate._groups = told, told_groups
     raised = None
     try:
         merge_paths([source], Path(target))
     except GymEvalError as error:
         raised = [type(error).__name__, str(error)]
     os.close(said)
-    others = {int(pid) for pid in os.read(writers, 1 << 16).split()} - {os.getpid()}
-    print(json.dumps({"raised": raised, "others": len(others)}))
+    os.close(computed)
+    others, more = ({int(pid) for pid in os.read(end, 1 << 16).split()} - {os.getpid()} for end in (writers, computers))
+    print(json.dumps({"raised": raised, "others": len(others), "with figures": len(more)}))
 
 
 if __name__ == "__main__":
