@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import chain
 from operator import neg
@@ -39,6 +39,22 @@ class Scores:
             scores.count, scores.low, scores.high = len(rewards), low, high
             scores._parts = _exact_parts(rewards)
         return scores
+
+    @classmethod
+    def together(cls, scores: Iterable[Self]) -> Self:
+        """All of several ``scores``, as if every reward had been added to one."""
+        made = cls()
+        some = [part for part in scores if part.count]
+        for part in some:
+            for number in part._parts:  # noqa: SLF001 - of the same class
+                made.add(number)
+            if part._beyond is not None:  # noqa: SLF001
+                made._beyond = (made._beyond or Fraction()) + part._beyond  # noqa: SLF001
+        # Partial sums were added, which are no rewards.
+        made.count = sum(part.count for part in some)
+        made.low = min((part.low for part in some if part.low is not None), default=None)
+        made.high = max((part.high for part in some if part.high is not None), default=None)
+        return made
 
     @property
     def total(self) -> float | None:

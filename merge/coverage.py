@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any, TypedDict
 
 import orjson
 
 from collector.coverage import Coverage, total
-from collector.scores import exact_sum
+from collector.scores import Scores
 from merge.identity import Inputs
 from merge.shards import ShardView
 
@@ -26,20 +24,16 @@ class RewardFacts(TypedDict):
     reward_max: float | None
 
 
-def reward_facts(rewards: Sequence[float]) -> RewardFacts:
-    """Sum, smallest and largest of ``rewards``. The sum is rounded once, so that it is the same in any order."""
-    return RewardFacts(
-        reward_sum=exact_sum(rewards) if rewards else None,
-        reward_min=min(rewards, default=None),
-        reward_max=max(rewards, default=None),
-    )
+def reward_facts(scores: Scores) -> RewardFacts:
+    """Sum, smallest and largest of rewards. The sum is rounded once, so that it is the same in any order."""
+    return RewardFacts(reward_sum=scores.total, reward_min=scores.low, reward_max=scores.high)
 
 
 def total_coverage(shards: Sequence[ShardView], inputs: Inputs, *, is_partial: bool) -> Coverage:
     """The sum over ``shards``; rollouts of missing shards are expected, unfinished and in state ``unknown``."""
     summed = total(shard.coverage for shard in shards).with_unknown(inputs.missing_rollouts)
-    rewards = array("d", chain.from_iterable(shard.rewards for shard in shards))
-    return summed.model_copy(update={"partial": is_partial, **reward_facts(rewards)})
+    scores = Scores.together(shard.scores for shard in shards)
+    return summed.model_copy(update={"partial": is_partial, **reward_facts(scores)})
 
 
 def encode_coverage(

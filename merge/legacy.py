@@ -24,6 +24,7 @@ from collector.errors import NoTasksError
 from collector.manifest import Manifest
 from collector.outcomes import RolloutState
 from collector.retry import is_terminal, may_dispatch, state_under
+from collector.scores import Scores
 from collector.settings import RetrySettings
 from merge.array_types import Integers
 from merge.coverage import reward_facts
@@ -93,7 +94,7 @@ def _made(agent: Agent, files: Sequence[LegacyFile], retry: RetrySettings) -> Le
                 coverage=coverage,
                 keys=selected.keys,
                 rows=selected,
-                rewards=array("d"),
+                scores=Scores(),
                 state_sha256=_state_digest(selected, file),
                 marks=file.marks,
                 failures=failures,
@@ -151,7 +152,7 @@ def _coverage(agent: Agent, expected: int, unsettled: Sequence[int], retry: Retr
         unfinished=unfinished,
         failures_by_kind=dict(sorted(kinds.items())),
         identity_verified=False,
-        **reward_facts(array("d", rewards.tobytes())),
+        **reward_facts(Scores.of(array("d", rewards.tobytes()))),
     )
 
 

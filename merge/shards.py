@@ -19,6 +19,7 @@ from collector.errors import CorruptArtifactError, RefusedError
 from collector.history import History
 from collector.manifest import Manifest
 from collector.outcomes import RolloutState
+from collector.scores import Scores
 from collector.settings import RetrySettings
 from collector.store import RolloutStore
 from merge.select import SelectedRows, select_rows
@@ -51,8 +52,8 @@ class ShardView:
     #: Keys of all rollouts that are the shard's, rising.
     keys: array[int]
     rows: SelectedRows
-    #: Rewards of the measured rollouts.
-    rewards: array[float]
+    #: The rewards of the measured rollouts.
+    scores: Scores
     #: SHA-256 over the state of every rollout: equal digests mean the same selection and the same counts.
     state_sha256: str
     marks: dict[Path, FileMark]
@@ -114,7 +115,7 @@ def _read_once(artifacts: RunArtifacts, retry: RetrySettings) -> ShardView:
             # Nearly always the same: rows of some of the keys, as many as there are.
             keys=selected.keys if len(selected) == len(ordered) else ordered,
             rows=selected,
-            rewards=array("d", np.asarray(history.rewards)[codes == Code.MEASURED].tobytes()),
+            scores=history.scores(),
             state_sha256=_digest(history),
             marks=marks,
             failures={keys[index]: name for index, name in history.classes.items()},

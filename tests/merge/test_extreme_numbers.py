@@ -78,6 +78,9 @@ def test_sums_are_exact_or_none_whichever_way_they_are_made(values: list[float])
     found = exact_sum(values)
 
     assert found == one_by_one.total == Scores.of(values).total
+    cut = len(values) // 3
+    parts = Scores.together([Scores.of(values[:cut]), Scores(), Scores.of(values[cut : 2 * cut]), Scores.of(values[2 * cut :])])
+    assert (parts.total, parts.count, parts.low, parts.high) == (found, len(values), min(values), max(values))
     if found is None:
         with pytest.raises(OverflowError):
             float(exact)
