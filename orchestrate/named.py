@@ -137,7 +137,7 @@ def _run_of(found: Named) -> RunDir:
 
 
 def _by_name(text: str) -> Named | None:
-    if not any(name.startswith(text) for name in _run_names()):
+    if not text or not any(name.startswith(text) for name in _run_names()):
         return None
     from orchestrate.runindex import find_run  # noqa: PLC0415
 

@@ -60,7 +60,7 @@ def find_remote(run_text: str | None) -> RemoteRun | None:
         return next((run for run in known if (run.hostname, run.run_dir) == wanted), new)
     local = [entry.name for entry in entries()]
     exact = [run for run in known if run.name == run_text]
-    fitting = exact or [run for run in known if run.name.startswith(run_text)]
+    fitting = exact or [run for run in known if run_text and run.name.startswith(run_text)]
     if not fitting or run_text in local or (not exact and any(name.startswith(run_text) for name in local)):
         return None
     if len(fitting) > 1:

@@ -46,13 +46,14 @@ def find_run(text: str | None) -> RunDir:
 
     Raises NotFoundError with what there is instead.
     """
-    if text is not None and (Path(text) / "plan.json").exists():
+    if text and (Path(text) / "plan.json").exists():
         return RunDir(Path(text).absolute())
     if text is None:
         return last_run()[0]
     known = _known()
     exact = [path for path, name in known.items() if name == text]
-    found = exact or [path for path, name in known.items() if name.startswith(text)]
+    # Every name begins with nothing, which an unset variable of a shell is.
+    found = exact or [path for path, name in known.items() if text and name.startswith(text)]
     if len(found) == 1:
         return RunDir(found[0])
     if found:

@@ -12,6 +12,8 @@ from pydantic import ValidationError
 
 from collector.settings import RunSettings
 from orchestrate.cli.main import main
+from orchestrate.rundir import RunDir
+from orchestrate.runindex import remember
 from tests.merge.legacy_files import asked, row, write
 
 
@@ -118,6 +120,23 @@ def test_a_directory_without_a_name_is_not_there(
     first = tuple(text.replace("rollouts", "rollouts2") for text in command)
 
     assert main(["eval", *first, word]) == 3
+    assert told(capsys)
+
+
+@pytest.mark.parametrize("command", [("status", ""), ("logs", ""), ("compare", "in/rollouts2.jsonl", "")])
+def test_nothing_is_no_beginning_of_the_only_run(
+    rows: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    """It is what a variable of a shell that is not set becomes."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(rows.parent.parent / "state"))
+    run = rows.parent.parent / "math-1f2e3d4c"
+    run.mkdir()
+    (run / "plan.json").write_text("{}")
+    remember(RunDir(run), at="2026-01-01T00:00:00+00:00")
+    main(["eval", "aggregate", "in/rollouts.jsonl", "-o", "in/rollouts2.jsonl"])
+    capsys.readouterr()
+
+    assert main(["eval", *command]) == 3
     assert told(capsys)
 
 
