@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import subprocess
 import sys
 import time
@@ -94,8 +95,13 @@ def test_what_becomes_of_an_interrupt_in_code_of_others_is_one(
         raise AssertionError("the interrupt was lost")
 
     monkeypatch.setattr(importlib, "import_module", import_module)
+    # Not ignored, as it is in what a shell starts in the background.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    assert main(["eval", "status"]) == 130
+    try:
+        assert main(["eval", "status"]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert capsys.readouterr() == ("", "gym eval status: interrupted\n")
 
 
