@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from collector import durable
@@ -71,9 +72,8 @@ def merge_paths(
     with waiting_lock(whole.merge_lock, timeout_s=wait_s):
         _check_places(places, runs)
         if with_rows:
-            receipt = publish_generation(merged, generation)
-            if not generation.is_partial and whole == merged:
-                withdraw_partial(whole)
+            is_whole = not generation.is_partial and whole == merged
+            receipt = publish_generation(merged, generation, partial(withdraw_partial, whole) if is_whole else lambda: None)
         else:
             publish_reports(merged, generation)
     return MergeReport(target, receipt, generation.coverage, generation.is_expected_known, _notes(generation))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from collector import durable
@@ -144,16 +144,19 @@ def published_receipt(merged: RunArtifacts, generation: Generation) -> Receipt |
     return check.receipt if is_same else None
 
 
-def publish_generation(merged: RunArtifacts, generation: Generation) -> Receipt:
+def publish_generation(
+    merged: RunArtifacts, generation: Generation, before_receipt: Callable[[], None] = lambda: None
+) -> Receipt:
     """Publish all files of ``generation`` at ``merged``. The caller holds the merge lock and has checked the target.
 
+    ``before_receipt`` is called when all but the receipt stands: what the generation takes the place of goes then.
     Raises RefusedError for overlapping inputs or inputs that change meanwhile, CorruptArtifactError for a damaged row,
     UnavailableError when the disk does not take it; no receipt says then that a generation stands.
     """
     agents = generation.agents()
     try:
         sweep_leftovers((merged.rollouts, merged.coverage, merged.aggregate, merged.receipt))
-        return _publish(merged, generation, agents)
+        return _publish(merged, generation, agents, before_receipt)
     except OSError as error:
         where = merged.rollouts if error.filename is None else error.filename
         raise UnavailableError(
@@ -161,7 +164,9 @@ def publish_generation(merged: RunArtifacts, generation: Generation) -> Receipt:
         ) from error
 
 
-def _publish(merged: RunArtifacts, generation: Generation, agents: Sequence[AgentShards]) -> Receipt:
+def _publish(
+    merged: RunArtifacts, generation: Generation, agents: Sequence[AgentShards], before_receipt: Callable[[], None]
+) -> Receipt:
     shards = generation.shards
     manifest = shards[0].manifest
     parts = [Part(agent.shards, answer_field_of(agent.shards), generation.reporting.subset_field) for agent in agents]
@@ -192,6 +197,7 @@ def _publish(merged: RunArtifacts, generation: Generation, agents: Sequence[Agen
         coverage_sha256=hashlib.sha256(coverage).hexdigest(),
         aggregate_sha256=aggregate_sha256,
     )
+    before_receipt()
     durable.publish(merged.receipt, receipt.encode())
     return receipt
 

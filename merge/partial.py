@@ -52,7 +52,7 @@ def is_current(published: RunArtifacts, now: Coverage) -> bool:
 
 
 def withdraw_partial(merged: RunArtifacts) -> None:
-    """Remove the partial result whose place the whole one at ``merged`` has taken. The caller holds the merge lock.
+    """Remove the partial result whose place the whole one at ``merged`` takes. The caller holds the merge lock.
 
     Its receipt goes first: what a crash leaves is no result. Its coverage goes last, and tells until then whose rows those
     are: rows that nothing tells of are somebody's own, and stay. The ledger of its exports stays, since they took place.

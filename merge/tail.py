@@ -77,11 +77,16 @@ def _published(merged: RunArtifacts, generation: Generation) -> MergeOutcome:
     target = RunArtifacts(partial_name(merged.rollouts)) if generation.is_partial else merged
     receipt = published_receipt(target, generation)
     state = MergeState.ALREADY_MERGED
+
+    def withdraw() -> None:
+        if not generation.is_partial:
+            withdraw_partial(merged)
+
     if receipt is None:
-        receipt, state = publish_generation(target, generation), MergeState.MERGED
-    if not generation.is_partial:
-        # Also where somebody else has merged, and was ended before the partial result was gone.
-        withdraw_partial(merged)
+        receipt, state = publish_generation(target, generation, withdraw), MergeState.MERGED
+    else:
+        # Whoever merged may have been ended before all of the partial result was gone.
+        withdraw()
     return MergeOutcome(state, generation.coverage, receipt, target)
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from collector.artifacts import RunArtifacts
+from merge.command import merge_paths
 from merge.projection_check import ProjectionState, check_projection
 from tests.merge import jobs
-from tests.merge.build import Plan, answered, fill_all, plan
+from tests.merge.build import Plan, answered, fill, fill_all, plan, prepare_only
 
 #: More than any of these runs makes; the last ones pass without a crash, which ends the loop.
 _MOST_CALLS = 120
@@ -52,6 +54,33 @@ def test_a_merge_killed_at_any_disk_call_leaves_the_old_target_or_the_new_one(ma
     assert jobs.run(-1, tmp_path / "log", "merge", arguments) == 0
     assert not temporaries(made.directory)
     assert check_projection(made.merged).state is ProjectionState.VERIFIED
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_whole_merge_killed_at_any_disk_call_never_stands_beside_the_partial_one(tmp_path: Path) -> None:
+    """Readers take the partial result where it has a receipt: behind a whole one it would hide what was measured since."""
+    made = plan(tmp_path / "b", shards=2, tasks=4)
+    fill(made, 0, lambda *_: answered())
+    prepare_only(made, 1)
+    partial = merge_paths([made.directory], made.merged.rollouts, allow_partial=True).target
+    before = {path: path.read_bytes() for path in made.directory.iterdir() if path.is_file()}
+    fill(made, 1, lambda *_: answered())
+    arguments = {"inputs": [str(made.directory)], "target": str(made.merged.rollouts)}
+    for n in range(_MOST_CALLS):
+        for path in made.directory.iterdir():
+            if path.is_file():
+                path.unlink()
+        for path, data in before.items():
+            path.write_bytes(data)
+
+        killed = jobs.run(n, tmp_path / "log", "merge", arguments)
+
+        assert not (RunArtifacts(partial).receipt.exists() and made.merged.receipt.exists()), n
+        if killed == 0:
+            assert not partial.exists()
+            return
+    raise AssertionError("the merge makes more disk calls than this test tries")
 
 
 @pytest.mark.slow
