@@ -39,10 +39,10 @@ COPY = """
 import sys, time, resource
 from array import array
 from pathlib import Path
-from merge.publish import Part, publish_parts
-from merge.row_numbers import NumberReader, RowNumbers
-from merge.read_shards import read_shards
-from merge.sources import resolve_sources
+from merge.publication.publish import Part, publish_parts
+from merge.rows.numbers import NumberReader, RowNumbers
+from merge.inputs.read_shards import read_shards
+from merge.inputs.sources import resolve_sources
 from collector.settings import RetrySettings
 NumberReader.read = lambda self, block: RowNumbers(array("q"), array("q"), array("q"), False, {}, array("q"), {})
 both = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)

@@ -11,13 +11,13 @@ import time
 import zlib
 from pathlib import Path
 
-from collector import events
 from collector.artifacts import RunArtifacts
-from collector.events import Dispatched, SessionStarted, Success
-from collector.manifest import Manifest, digest_of
-from collector.retry import pending
+from collector.formats import events
+from collector.formats.events import Dispatched, SessionStarted, Success
+from collector.formats.manifest import Manifest, digest_of
 from collector.settings import RetrySettings
-from collector.store import RolloutStore
+from collector.shard.store import RolloutStore
+from collector.state.retry import pending
 
 _RUN = "0" * 32
 _AT = "2026-01-01T00:00:00.000+00:00"

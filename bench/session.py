@@ -62,11 +62,11 @@ def session(url: str, rollouts: int, concurrency: int, directory: Path) -> Used:
     """A collector's session of the checkout in ``PYTHONPATH``."""
     from collector.artifacts import RunArtifacts  # noqa: PLC0415 - the bare loop's process does not load it
     from collector.collect import collect  # noqa: PLC0415
-    from collector.lock import ShardLock  # noqa: PLC0415
-    from collector.materialize import materialize  # noqa: PLC0415
-    from collector.prepare import new_manifest, prepare_shard  # noqa: PLC0415
+    from collector.preparation.materialize import materialize  # noqa: PLC0415
+    from collector.preparation.prepare import new_manifest, prepare_shard  # noqa: PLC0415
     from collector.session import JobFacts  # noqa: PLC0415
     from collector.settings import RunSettings  # noqa: PLC0415
+    from collector.shard.lock import ShardLock  # noqa: PLC0415
     from collector.stop import StopRequest  # noqa: PLC0415
 
     tasks = directory / "tasks.jsonl"

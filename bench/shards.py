@@ -8,9 +8,10 @@ import re
 import zlib
 from pathlib import Path
 
-from collector import events, jsonl, rows
-from collector.events import Dispatched, SessionEnded, SessionStarted, Success
-from collector.prepare import prepare_shard
+from collector import jsonl
+from collector.formats import events, rows
+from collector.formats.events import Dispatched, SessionEnded, SessionStarted, Success
+from collector.preparation.prepare import prepare_shard
 from tests.merge.build import Plan, plan
 
 #: Requests in flight while the shards were "collected": a row lands up to so many places late.

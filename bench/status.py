@@ -20,15 +20,15 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from collector import events
-from collector.events import Dispatched, Event, SessionEnded, SessionStarted, Success
-from collector.manifest import read_manifest
+from collector.formats import events
+from collector.formats.events import Dispatched, Event, SessionEnded, SessionStarted, Success
+from collector.formats.manifest import read_manifest
 from orchestrate.config.load import load_config
-from orchestrate.plan import BenchmarkPlan
-from orchestrate.run_creation import create_run
-from orchestrate.rundir import RunDir
-from orchestrate.submissions import Prepared, Submitted, append
-from orchestrate.submit import gather, make_plan
+from orchestrate.runs.creation import create_run
+from orchestrate.runs.directory import RunDir
+from orchestrate.runs.plan import BenchmarkPlan
+from orchestrate.runs.submissions import Prepared, Submitted, append
+from orchestrate.submission.submit import gather, make_plan
 
 _AT = "2026-01-01T00:00:00.000+00:00"
 

@@ -12,15 +12,15 @@ from urllib.parse import urlsplit
 from collector import durable
 from collector.agents.base import Agent, AgentSettings
 from collector.artifacts import RunArtifacts
-from collector.coverage import Coverage
-from collector.dispatcher import Dispatcher
 from collector.errors import FencedError, UnavailableError
-from collector.lock import ShardLock
-from collector.prepare import make_agent, make_verifier
+from collector.loop.dispatcher import Dispatcher
+from collector.preparation.prepare import make_agent, make_verifier
 from collector.session import JobFacts, ShardSession
 from collector.settings import RunSettings
+from collector.shard.lock import ShardLock
+from collector.shard.store import RolloutStore
+from collector.state.coverage import Coverage
 from collector.stop import StopReason, StopRequest
-from collector.store import RolloutStore
 from collector.verifiers.base import Verifier, VerifierSettings
 
 

@@ -9,14 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
-from collector import jsonl, rows
+from collector import jsonl
 from collector.agents.base import Agent, AgentSettings
-from collector.attempt import run_attempt
-from collector.counted import agreeing, counted
 from collector.errors import ConfigError, DatasetError, RequestError
-from collector.prepare import make_agent, make_verifier
-from collector.record import Attempt, record
+from collector.formats import rows
+from collector.formats.record import Attempt, record
+from collector.loop.attempt import run_attempt
+from collector.preparation.prepare import make_agent, make_verifier
 from collector.settings import RunSettings
+from collector.text.counted import agreeing, counted
 from collector.verifiers.base import Verifier, VerifierSettings
 
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

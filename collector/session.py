@@ -11,16 +11,28 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from collector import durable, rows
+from collector import durable
 from collector.artifacts import RunArtifacts
-from collector.commit import Draft, Entry, GroupCommitter, JournalWriter
+from collector.commit import GroupCommitter
 from collector.errors import CorruptArtifactError, GymEvalError, RefusedError, StorageError
-from collector.events import Dispatched, Event, Failed, Lost, Migrated, OmittedEvent, SessionEnded, SessionStarted, Success
-from collector.history import History
-from collector.invalid_judge import invalid_results
-from collector.lock import ShardLock
-from collector.record import Attempt
-from collector.store import RolloutStore
+from collector.formats import rows
+from collector.formats.events import (
+    Dispatched,
+    Event,
+    Failed,
+    Lost,
+    Migrated,
+    OmittedEvent,
+    SessionEnded,
+    SessionStarted,
+    Success,
+)
+from collector.formats.record import Attempt
+from collector.journal import Draft, Entry, Journal
+from collector.shard.invalid_judge import invalid_results
+from collector.shard.lock import ShardLock
+from collector.shard.store import RolloutStore
+from collector.state.history import History
 
 #: Rows made failures with one commit: so many are in memory at once.
 _MIGRATED_AT_ONCE = 64
@@ -39,14 +51,14 @@ class JobFacts:
 class ShardSession:
     """A live session. ``open`` under the shard's lock; ``commit`` many; ``end`` once."""
 
-    def __init__(self, store: RolloutStore, writer: JournalWriter, session: int) -> None:
+    def __init__(self, store: RolloutStore, journal: Journal, session: int) -> None:
         self.store = store
         self.number = session
         self.run_id = store.manifest.run_id
         #: Tokens that judges were sent and said in this session; they are in no journal.
         self.judge_tokens = [0, 0]
-        self._writer = writer
-        self._committer = GroupCommitter(writer, self._apply)
+        self._journal = journal
+        self._committer = GroupCommitter(journal, self._apply)
 
     @classmethod
     def open(
@@ -57,23 +69,23 @@ class ShardSession:
         ``store``: the shard as it was read under ``lock``, so that it is not read again; it is closed with the session.
         """
         store = store or RolloutStore.read(artifacts, for_dispatch=True)
-        writer: JournalWriter | None = None
+        journal: Journal | None = None
         try:
             if _may_live(store.history, lock):
                 store = _take_over(store, lock)
             session = store.history.session + 1
             # Opened before the fence is looked at: when the lock is still ours after that, the files are ours too, for good.
-            writer = JournalWriter(artifacts, lock, session=session, journal_size=store.journal_size, is_synced=is_synced)
-            writer.check()
+            journal = Journal(artifacts, lock, session=session, journal_size=store.journal_size, is_synced=is_synced)
+            journal.check()
             for repair in store.repairs.lines:
-                writer.repair(repair.path, repair.cut_at)
+                journal.repair(repair.path, repair.cut_at)
             lock.describe_holder(session)
-            opened = cls(store, writer, session)
+            opened = cls(store, journal, session)
             opened._begin(job, lock)
         except BaseException as error:
             store.close()
-            if writer is not None:
-                writer.close()
+            if journal is not None:
+                journal.close()
             if isinstance(error, OSError):
                 # A file that vanished may be the successor's doing.
                 lock.check()
@@ -89,7 +101,7 @@ class ShardSession:
         store, count = self.store, 0
         found = invalid_results(store.artifacts, store.history, store.inventory, store.manifest)
         while batch := [Entry(one.draft, one.index, one.line) for one in islice(found, _MIGRATED_AT_ONCE)]:
-            self._apply(batch, self._writer.commit(batch))
+            self._apply(batch, self._journal.commit(batch))
             count += len(batch)
         return count
 
@@ -101,7 +113,7 @@ class ShardSession:
         place = self.store.history.failure_place(index)
         if place is None:
             return False
-        row = self._writer.failure_row(place.offset, place.length)
+        row = self._journal.failure_row(place.offset, place.length)
         if zlib.crc32(row) != place.checksum:
             what = f"the row at byte {place.offset} is not the one that was recorded."
             raise CorruptArtifactError(self.store.artifacts.failures, 0, what)
@@ -146,12 +158,12 @@ class ShardSession:
         try:
             await self._committer.close()
         finally:
-            self._writer.close()
+            self._journal.close()
             self.store.close()
 
     def check(self) -> None:
         """Raise FencedError when the shard is no longer ours."""
-        self._writer.check()
+        self._journal.check()
 
     def _begin(self, job: JobFacts, lock: ShardLock) -> None:
         repairs = self.store.repairs
@@ -169,11 +181,11 @@ class ShardSession:
             lock=lock.backend,
         )
         drafts: list[Draft] = [started, *repairs.lost, *repairs.recovered]
-        written = self._writer.commit([Entry(draft) for draft in drafts])
+        written = self._journal.commit([Entry(draft) for draft in drafts])
         # What was recovered or lost is in the fold already, since the store was read.
         self.store.history.fold(written[:1], {}, self.run_id)
         for repair in repairs.cuts:
-            self._writer.repair(repair.path, repair.cut_at)
+            self._journal.repair(repair.path, repair.cut_at)
 
     def _apply(self, batch: list[Entry], written: list[Event]) -> None:
         for entry, event in zip(batch, written, strict=True):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from collector.artifacts import RunArtifacts
 from exporters.base import ExportResult, told
 from exporters.registry import make_exporter
-from merge.receipt import file_sha256, read_receipt
+from merge.publication.receipt import file_sha256, read_receipt
 
 
 def export_run(name: str, values: Mapping[str, object], artifacts: RunArtifacts) -> ExportResult:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from collector.artifacts import RunArtifacts
-from collector.manifest import read_manifest
-from merge.identity import agent_name
-from merge.receipt import read_receipt
+from collector.formats.manifest import read_manifest
+from merge.inputs.identity import agent_name
+from merge.publication.receipt import read_receipt
 
 
 @dataclass(frozen=True, slots=True)

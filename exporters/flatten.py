@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from collector.coverage import Coverage
+from collector.state.coverage import Coverage
 from exporters.source import RunFigures
 
 #: Integers beyond it change when they become a float, which is what trackers store.

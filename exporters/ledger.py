@@ -168,7 +168,7 @@ def read_events(path: Path) -> list[ExportEvent]:
 def append_line(artifacts: RunArtifacts, line: bytes) -> None:
     """Add ``line`` to the ledger, durably; what a crash left of an earlier line is cut off first."""
     # Loads the backends of locks; who reads a ledger takes none.
-    from merge.lock import waiting_lock  # noqa: PLC0415
+    from merge.publication.lock import waiting_lock  # noqa: PLC0415
 
     with waiting_lock(artifacts.companion("_exports.lock")):
         path = artifacts.exports

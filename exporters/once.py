@@ -12,7 +12,7 @@ from collector.errors import GymEvalError
 from exporters.base import Exporter, ExportResult, RunExportConfig, told
 from exporters.ledger import Ledger
 from exporters.registry import make_exporter
-from merge.lock import DEFAULT_WAIT_S, waiting_lock
+from merge.publication.lock import DEFAULT_WAIT_S, waiting_lock
 
 
 def export_once(

@@ -14,7 +14,7 @@ from collector.artifacts import RunArtifacts
 from collector.errors import GymEvalError
 from exporters.base import ADVICE, EXISTS, Exporter, ExportResult, RunExportConfig
 from exporters.source import ExportError
-from merge.receipt import file_sha256
+from merge.publication.receipt import file_sha256
 
 
 class FileExportConfig(RunExportConfig):

@@ -14,14 +14,14 @@ from pydantic import ValidationError
 
 from collector import jsonl
 from collector.artifacts import RunArtifacts
-from collector.counted import agreeing, counted
 from collector.errors import CorruptArtifactError, GymEvalError
-from collector.recorded_retry import recorded_retry
 from collector.settings import RetrySettings
-from merge.receipt import file_sha256, read_receipt
+from collector.state.recorded_retry import recorded_retry
+from collector.text.counted import agreeing, counted
+from merge.publication.receipt import file_sha256, read_receipt
 
 if TYPE_CHECKING:
-    from collector.coverage import Coverage
+    from collector.state.coverage import Coverage
 
 
 class ExportError(GymEvalError):
@@ -105,7 +105,7 @@ def read_coverage(artifacts: RunArtifacts) -> Coverage | None:
     Raises CorruptArtifactError.
     """
     if artifacts.manifest.exists() and artifacts.journal.exists():
-        from merge.shards import read_shard  # noqa: PLC0415 - brings numpy
+        from merge.inputs.shards import read_shard  # noqa: PLC0415 - brings numpy
 
         # The file is written when a session ends; the journal is what holds now.
         return read_shard(artifacts, recorded_retry([artifacts])).coverage
@@ -118,7 +118,7 @@ def read_coverage(artifacts: RunArtifacts) -> Coverage | None:
 
 def parse_coverage(data: bytes, path: Path) -> Coverage:
     """The coverage in ``data``; figures that are derived from the counts are computed again. Raises CorruptArtifactError."""
-    from collector.coverage import Coverage  # noqa: PLC0415 - brings the history of rollouts
+    from collector.state.coverage import Coverage  # noqa: PLC0415 - brings the history of rollouts
 
     try:
         value: Any = jsonl.loads(data)
@@ -148,8 +148,8 @@ def selected_lines(artifacts: RunArtifacts) -> Iterator[bytes]:
             yield from file
         return
     # numpy comes with these, and whoever only looks at an exporter or a ledger does without it.
-    from merge.row_blocks import read_rows  # noqa: PLC0415
-    from merge.shards import read_shard  # noqa: PLC0415
+    from merge.inputs.shards import read_shard  # noqa: PLC0415
+    from merge.rows.blocks import read_rows  # noqa: PLC0415
 
     for block in read_rows([read_shard(artifacts, RetrySettings())]):
         yield from map(bytes, block.lines)

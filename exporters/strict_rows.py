@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import orjson
 
-from collector import jsonl, rows
+from collector import jsonl
+from collector.formats import rows
 
 #: Python converts no longer ones unless told to.
 _MOST_DIGITS: Final = 4300

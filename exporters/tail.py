@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from collector.artifacts import RunArtifacts
-from collector.coverage import Coverage
 from collector.settings import RetrySettings
+from collector.state.coverage import Coverage
 from exporters.base import ExportResult
 from exporters.once import export_once
 from merge.health.run import HealthChoice, note_when_new
-from merge.lock import DEFAULT_WAIT_S
-from merge.receipt import Receipt
+from merge.publication.lock import DEFAULT_WAIT_S
+from merge.publication.receipt import Receipt
 from merge.tail import MergeState, merge_when_final
 
 

@@ -18,11 +18,11 @@ import orjson
 
 from collector import durable
 from collector.durable import StagedFile
-from merge.attempts import read_attempts
-from merge.counting import Zeros
 from merge.fan_out import run_tasks
-from merge.groups import group_metrics, parts_of_tasks
-from merge.metrics import (
+from merge.inputs.shards import ShardView
+from merge.metrics.attempts import read_attempts
+from merge.metrics.counting import Zeros
+from merge.metrics.fields import (
     WEIGHTING,
     Metrics,
     across_repeats,
@@ -31,11 +31,11 @@ from merge.metrics import (
     key_metrics,
     repeat_metrics,
 )
-from merge.passes import pass_metrics, subset_metrics
-from merge.performance import performance_metrics
+from merge.metrics.groups import group_metrics, parts_of_tasks
+from merge.metrics.passes import pass_metrics, subset_metrics
+from merge.metrics.performance import performance_metrics
+from merge.metrics.table import RowTable
 from merge.plugins import plugin_metrics
-from merge.shards import ShardView
-from merge.table import RowTable
 
 #: Bytes written at once.
 _BLOCK: Final = 1 << 20

@@ -9,20 +9,27 @@ from pathlib import Path
 
 from collector import durable
 from collector.artifacts import RunArtifacts
-from collector.counted import agreeing, counted
-from collector.coverage import Coverage
 from collector.errors import IncompleteError
 from collector.settings import RetrySettings
-from merge.generation import Generation, Reporting, plan_generation, plan_legacy, publish_generation, publish_reports
-from merge.identity import bind_inputs
-from merge.legacy import read_legacy
-from merge.lock import DEFAULT_WAIT_S, waiting_lock
-from merge.partial import partial_name, whole_name, withdraw_partial
+from collector.state.coverage import Coverage
+from collector.text.counted import agreeing, counted
+from merge.inputs.identity import bind_inputs
+from merge.inputs.read_shards import read_shards
+from merge.inputs.sources import are_legacy, find_runs, read_source
+from merge.legacy.inputs import read_legacy
 from merge.plugins import check_plugins
-from merge.read_shards import read_shards
-from merge.receipt import Receipt
-from merge.sources import are_legacy, find_runs, read_source
-from merge.target import check_names, check_replaced, check_targets
+from merge.publication.generation import (
+    Generation,
+    Reporting,
+    plan_generation,
+    plan_legacy,
+    publish_generation,
+    publish_reports,
+)
+from merge.publication.lock import DEFAULT_WAIT_S, waiting_lock
+from merge.publication.partial import partial_name, whole_name, withdraw_partial
+from merge.publication.receipt import Receipt
+from merge.publication.target import check_names, check_replaced, check_targets
 
 
 @dataclass(frozen=True, slots=True)

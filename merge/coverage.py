@@ -7,10 +7,10 @@ from typing import Any, TypedDict
 
 import orjson
 
-from collector.coverage import Coverage, total
-from collector.scores import Scores
-from merge.identity import Inputs
-from merge.shards import ShardView
+from collector.state.coverage import Coverage, total
+from collector.state.scores import Scores
+from merge.inputs.identity import Inputs
+from merge.inputs.shards import ShardView
 
 #: Fields that need a number of rollouts that were expected.
 _NEED_EXPECTED = ("expected", "complete", "mean_reward_bounds")

@@ -11,8 +11,8 @@ from collector import jsonl
 from collector.errors import ConfigError
 from collector.outcome_checks import is_reward, shown, told
 from collector.registry import Registry
-from merge.metrics import Metrics
-from merge.table import RowTable
+from merge.metrics.fields import Metrics
+from merge.metrics.table import RowTable
 
 _USAGE: Final = "A figure is a finite number or None."
 #: A float holds every whole number up to here.

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from collector.artifacts import RunArtifacts
-from collector.coverage import Coverage
 from collector.errors import NotFoundError, RefusedError
-from collector.manifest import Manifest, read_manifest
+from collector.formats.manifest import Manifest, read_manifest
 from collector.settings import RetrySettings
-from merge.generation import Generation, plan_generation, publish_generation, published_receipt
-from merge.identity import Inputs, bind_inputs
-from merge.lock import DEFAULT_WAIT_S, waiting_lock
-from merge.partial import partial_name, withdraw_partial
-from merge.read_shards import read_shards
-from merge.receipt import Receipt
-from merge.shards import ShardView, read_shard
-from merge.target import check_targets
+from collector.state.coverage import Coverage
+from merge.inputs.identity import Inputs, bind_inputs
+from merge.inputs.read_shards import read_shards
+from merge.inputs.shards import ShardView, read_shard
+from merge.publication.generation import Generation, plan_generation, publish_generation, published_receipt
+from merge.publication.lock import DEFAULT_WAIT_S, waiting_lock
+from merge.publication.partial import partial_name, withdraw_partial
+from merge.publication.receipt import Receipt
+from merge.publication.target import check_targets
 
 
 class MergeState(StrEnum):

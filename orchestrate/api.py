@@ -18,20 +18,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from collector import jsonl
-from collector.coverage import Coverage
 from collector.errors import NotFoundError, RequestError
-from orchestrate.checks import check_loaded
-from orchestrate.compose import compose_data, compose_file
+from collector.state.coverage import Coverage
+from orchestrate.config.compose import compose_data, compose_file
 from orchestrate.config.load import load_config
-from orchestrate.datasets import prepare_datasets
-from orchestrate.export_settings import settled_exports
 from orchestrate.operate.waste import WasteReport, waste_of
-from orchestrate.remote import node_of
-from orchestrate.rundir import RunDir, read_plan
-from orchestrate.runindex import find_run, remember
-from orchestrate.status import RunReport, report
-from orchestrate.submit import check_complete, gather, make_plan
-from orchestrate.submit import submit as submit_plan
+from orchestrate.remote.forward import node_of
+from orchestrate.runs.directory import RunDir, read_plan
+from orchestrate.runs.index import find_run, remember
+from orchestrate.status.gather import RunReport, report
+from orchestrate.submission.checks import check_loaded
+from orchestrate.submission.datasets import prepare_datasets
+from orchestrate.submission.export_settings import settled_exports
+from orchestrate.submission.submit import check_complete, gather, make_plan
+from orchestrate.submission.submit import submit as submit_plan
 
 #: Seconds without a live job after which nothing more is expected. A requeued job may be unlisted for a moment.
 _QUIET_S: Final = 6.0

@@ -11,17 +11,17 @@ from datetime import UTC, datetime
 from collector.artifacts import RunArtifacts
 from collector.collect import CollectResult, Progress, collect
 from collector.errors import ConfigError, RefusedError
-from collector.inventory_repair import restore_inventory
-from collector.lock import ShardLock
-from collector.manifest import Manifest, check_identity, read_manifest
-from collector.materialize import Materialized, materialize
-from collector.prepare import new_manifest, prepare_shard, validate_rows
+from collector.formats.manifest import Manifest, check_identity, read_manifest
+from collector.preparation.inventory_repair import restore_inventory
+from collector.preparation.materialize import Materialized, materialize
+from collector.preparation.prepare import new_manifest, prepare_shard, validate_rows
 from collector.session import JobFacts
 from collector.settings import RunSettings
+from collector.shard.lock import ShardLock
 from collector.stop import StopReason, StopRequest
-from orchestrate.checks import run_problems
 from orchestrate.masked_config import publish_config
 from orchestrate.output_place import check_place
+from orchestrate.submission.checks import run_problems
 
 #: Seconds that requests in flight may take after the first Ctrl-C; the second one ends the command at once.
 _MARGIN_S = 30.0

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.errors import RefusedError
-from collector.recorded_retry import recorded_retry
 from collector.settings import RetrySettings
+from collector.state.recorded_retry import recorded_retry
 from orchestrate.config.load import settings_of
 from orchestrate.output_place import run_around
-from orchestrate.rundir import RunDir, read_plan
+from orchestrate.runs.directory import RunDir, read_plan
 
 
 def retry_of(runs: Sequence[RunArtifacts]) -> RetrySettings:

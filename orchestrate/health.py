@@ -8,7 +8,7 @@ from collector.artifacts import RunArtifacts
 from collector.errors import NotFoundError
 from collector.settings import RunSettings
 from merge.health.run import HealthChoice
-from merge.sources import is_companion
+from merge.inputs.sources import is_companion
 
 
 def choose_health(settings: RunSettings) -> HealthChoice | None:

@@ -15,9 +15,9 @@ from pydantic import BaseModel, SecretBytes, SecretStr
 from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.errors import ConfigError
-from collector.masked import MASK, masked_address
-from collector.prepare import make_agent, make_verifier
+from collector.preparation.prepare import make_agent, make_verifier
 from collector.settings import RunSettings
+from collector.text.masked import MASK, masked_address
 
 
 def publish_config(artifacts: RunArtifacts, settings: RunSettings, *, fence: Callable[[], None] | None = None) -> None:

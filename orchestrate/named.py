@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from collector.artifacts import RunArtifacts
 from collector.errors import NotFoundError, RequestError
-from merge.sources import is_companion, prepared_in
+from merge.inputs.sources import is_companion, prepared_in
 from orchestrate.run_words import RUN_WORDS, SUBMITTED_WORDS
 
 if TYPE_CHECKING:
-    from orchestrate.rundir import RunDir
+    from orchestrate.runs.directory import RunDir
 
 #: Run directories, plans and the index of runs bring the whole configuration: for a file outside every run they stay away.
 _PLAN: Final = "plan.json"
@@ -69,7 +69,7 @@ def submitted(text: str | None, *, acts: bool = False) -> Named:
     Raises NotFoundError, and RequestError for such a guess.
     """
     if text is None:
-        from orchestrate.runindex import last_run  # noqa: PLC0415
+        from orchestrate.runs.index import last_run  # noqa: PLC0415
 
         run, refused = last_run()
         if refused is not None:
@@ -110,7 +110,7 @@ def results_of(found: Named, benchmark: str | None = None) -> list[Result]:
         return [Result(found.benchmark, found.rollouts.rollouts.stem, found.rollouts)]
     if found.run is None:
         raise NotFoundError("there are no rollouts here.", f"Give {RUN_WORDS}.", found.path)
-    from orchestrate.rundir import read_plan  # noqa: PLC0415
+    from orchestrate.runs.directory import read_plan  # noqa: PLC0415
 
     plan = read_plan(found.run)
     wanted = benchmark or found.benchmark
@@ -139,7 +139,7 @@ def _run_of(found: Named) -> RunDir:
 def _by_name(text: str) -> Named | None:
     if not text or not any(name.startswith(text) for name in _run_names()):
         return None
-    from orchestrate.runindex import find_run  # noqa: PLC0415
+    from orchestrate.runs.index import find_run  # noqa: PLC0415
 
     run = find_run(text)
     return Named(run.root, run)
@@ -147,7 +147,7 @@ def _by_name(text: str) -> Named | None:
 
 def _run_names() -> list[str]:
     """The names of the runs that were submitted from here, the last one last."""
-    from orchestrate.runindex import entries  # noqa: PLC0415
+    from orchestrate.runs.index import entries  # noqa: PLC0415
 
     return [entry.name for entry in entries()]
 
@@ -172,13 +172,13 @@ def _run_at(root: Path) -> RunDir | None:
     """``root`` as a run directory when it has a plan."""
     if not (root / _PLAN).exists():
         return None
-    from orchestrate.rundir import RunDir  # noqa: PLC0415
+    from orchestrate.runs.directory import RunDir  # noqa: PLC0415
 
     return RunDir(root)
 
 
 def _benchmark_at(run: RunDir, path: Path) -> str | None:
-    from orchestrate.rundir import read_plan  # noqa: PLC0415
+    from orchestrate.runs.directory import read_plan  # noqa: PLC0415
 
     slug = path.relative_to(run.root).parts[0]
     return next((benchmark.name for benchmark in read_plan(run).benchmarks if benchmark.slug == slug), None)
@@ -195,7 +195,7 @@ def _rollouts_at(path: Path) -> RunArtifacts | None:
 
 
 def _benchmark_named(run: RunDir, text: str) -> Named:
-    from orchestrate.rundir import read_plan  # noqa: PLC0415
+    from orchestrate.runs.directory import read_plan  # noqa: PLC0415
 
     plan = read_plan(run)
     found = next((benchmark for benchmark in plan.benchmarks if text in {benchmark.name, benchmark.slug}), None)

@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 from collector import jsonl
 from collector.artifacts import RunArtifacts
-from collector.counted import agreeing, counted
-from collector.coverage import Coverage
 from collector.errors import IncompleteError, NotFoundError, NothingMeasuredError
-from collector.inventory_repair import restore_inventory
-from collector.manifest import digest_of, read_manifest
+from collector.formats.manifest import digest_of, read_manifest
 from collector.outcomes import RolloutState
-from collector.prepare import experiment_of, prepare_shard
+from collector.preparation.inventory_repair import restore_inventory
+from collector.preparation.prepare import experiment_of, prepare_shard
 from collector.settings import RunSettings
-from collector.visible import visible
+from collector.state.coverage import Coverage
+from collector.text.counted import agreeing, counted
+from collector.text.visible import visible
 
 
 def check_outcome(coverage: Coverage, where: str) -> None:

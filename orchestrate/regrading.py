@@ -15,27 +15,27 @@ import yaml
 from collector import durable, jsonl
 from collector.artifacts import RunArtifacts
 from collector.collect import CollectResult, Progress
-from collector.counted import agreeing, counted
-from collector.coverage import Coverage, total
 from collector.errors import ConfigError, NoTasksError, RefusedError
-from collector.prepare import make_verifier
+from collector.preparation.prepare import make_verifier
 from collector.reverify.append import judge_again
 from collector.reverify.gym_server import STATELESS, GymServerVerifier
 from collector.reverify.run import AnyVerifier, Source, Warn, choose, plan_regrading, regrade
 from collector.reverify.settings import ReverifySettings, run_settings
 from collector.settings import RetrySettings, RunSettings
+from collector.shard.store import RolloutStore
+from collector.state.coverage import Coverage, total
 from collector.stop import StopReason, StopRequest
-from collector.store import RolloutStore
+from collector.text.counted import agreeing, counted
 from exporters.tail import finish_benchmark
-from merge.identity import bind_inputs
-from merge.receipt import Receipt, read_receipt
-from merge.sources import are_legacy, find_runs, read_source
+from merge.inputs.identity import bind_inputs
+from merge.inputs.sources import are_legacy, find_runs, read_source
+from merge.publication.receipt import Receipt, read_receipt
 from orchestrate.config.references import UNKNOWN_PORT_URL
 from orchestrate.health import choose_health
+from orchestrate.jobs.tail import lines_of
 from orchestrate.masked_config import publish_config
 from orchestrate.named import named
-from orchestrate.rundir import read_plan
-from orchestrate.tail import lines_of
+from orchestrate.runs.directory import read_plan
 
 #: Seconds that gradings in flight may take after the first Ctrl-C; the second one ends the command at once.
 _MARGIN_S: Final = 30.0

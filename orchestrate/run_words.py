@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from collector.counted import counted
+from collector.text.counted import counted
 
 #: For commands that read results.
 RUN_WORDS: Final = "a run's name or its beginning, NAME/BENCHMARK, its directory, a benchmark's, or a rollouts file"

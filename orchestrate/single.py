@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collector.artifacts import RunArtifacts
 from collector.settings import RetrySettings
-from merge.generation import plan_generation, publish_metrics_only
-from merge.identity import bind_inputs
-from merge.shards import read_shard
-from merge.sources import read_source
+from merge.inputs.identity import bind_inputs
+from merge.inputs.shards import read_shard
+from merge.inputs.sources import read_source
+from merge.publication.generation import plan_generation, publish_metrics_only
 
 
 def publish_metrics(artifacts: RunArtifacts, retry: RetrySettings) -> None:

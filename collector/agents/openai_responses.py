@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final, Self
 
-from collector import jsonl, rows
+from collector import jsonl
 from collector.agents.base import Agent
 from collector.agents.endpoint import EndpointSettings, endpoint_of
 from collector.agents.parameters import check_numbers, extra_body_of, model_of, parameters_of
 from collector.agents.requests import Sender, unusable_reply
+from collector.formats import rows
 from collector.outcomes import Answer, Failure
 from collector.transport.client import HttpClient
 

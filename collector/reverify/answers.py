@@ -16,10 +16,11 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final, Self
 
-from collector import jsonl, rows
-from collector.codes import Past
+from collector import jsonl
 from collector.errors import CorruptArtifactError, DatasetError, RefusedError, StorageError
+from collector.formats import rows
 from collector.outcome_checks import RESULT_KEYS
+from collector.state.codes import Past
 
 #: Of multi-stage runs: which answer of several a row holds is not known here.
 STAGE: Final = "stage_index"

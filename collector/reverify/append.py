@@ -14,11 +14,9 @@ from typing import Any, NamedTuple
 from collector import durable, jsonl
 from collector.artifacts import RunArtifacts
 from collector.collect import Progress, collect
-from collector.coverage import Coverage
-from collector.differences import differences
 from collector.errors import IdentityError, NotFoundError
-from collector.lock import ShardLock
-from collector.manifest import read_manifest
+from collector.formats.differences import differences
+from collector.formats.manifest import read_manifest
 from collector.reverify.answers import Answers, Kind
 from collector.reverify.regrade import SavedAgent
 from collector.reverify.run import AnyVerifier, Chosen, Warn, check_rows, regrader, verifier_identity
@@ -27,8 +25,10 @@ from collector.reverify.settings import ReverifySettings
 from collector.reverify.source import candidates_in
 from collector.session import JobFacts
 from collector.settings import RunSettings
+from collector.shard.lock import ShardLock
+from collector.shard.store import RolloutStore
+from collector.state.coverage import Coverage
 from collector.stop import StopReason, StopRequest
-from collector.store import RolloutStore
 
 
 class Judged(NamedTuple):

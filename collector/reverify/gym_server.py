@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 from pydantic import Field
 
-from collector import jsonl, rows
+from collector import jsonl
 from collector.agents.nemo_gym.head import checked_servers, running_servers
 from collector.agents.nemo_gym.identity import check_same, servers_identity
 from collector.agents.nemo_gym.reply import outcome_of
@@ -23,6 +23,7 @@ from collector.agents.nemo_gym.servers import AGENTS, ENVIRONMENTS, RESOURCES, S
 from collector.agents.nemo_gym.settings import HeadServer, Name, NemoGymSettings
 from collector.agents.requests import Sender, unusable_reply
 from collector.errors import ConfigError, UnavailableError
+from collector.formats import rows
 from collector.outcomes import Answer, Completed, Failure, FailureClass, Verdict
 from collector.reverify.regrade import SavedAnswer
 from collector.setting_kinds import Seconds

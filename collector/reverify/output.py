@@ -14,7 +14,7 @@ from typing import Final
 from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.errors import ConfigError, RefusedError
-from collector.manifest import Manifest, check_identity, read_manifest
+from collector.formats.manifest import Manifest, check_identity, read_manifest
 
 #: Key of a manifest's configuration that says what the run was made from.
 REVERIFY: Final = "reverify"

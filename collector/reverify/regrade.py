@@ -8,11 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
-from collector import rows
 from collector.agents.base import Agent, AgentSettings
 from collector.agents.openai_responses import answer_in
 from collector.errors import CorruptArtifactError, GymEvalError, StorageError
-from collector.invalid_judge import FLAG
+from collector.formats import rows
 from collector.outcome_checks import is_reserved
 from collector.outcomes import (
     Answer,
@@ -27,6 +26,7 @@ from collector.outcomes import (
 )
 from collector.reverify.answers import Answers, Kind, key_of
 from collector.settings import RunSettings
+from collector.shard.invalid_judge import FLAG
 from collector.stop import StopReason, StopRequest
 from collector.verifiers.base import Verifier, VerifierSettings
 

@@ -18,9 +18,8 @@ from collector import jsonl
 from collector.artifacts import RunArtifacts
 from collector.collect import CollectResult, Progress, collect
 from collector.errors import DatasetError, LockHeldError, NoTasksError
-from collector.inventory import facts_of_lines
-from collector.lock import ShardLock, is_held
-from collector.manifest import Manifest, describe_run
+from collector.formats.inventory import facts_of_lines
+from collector.formats.manifest import Manifest, describe_run
 from collector.reverify.answers import Answers, Kind, shown
 from collector.reverify.output import REVERIFY, check_output, prepare_output
 from collector.reverify.regrade import Regrader, SavedAgent
@@ -30,8 +29,9 @@ from collector.reverify.source import candidates_in
 from collector.reverify.source_files import candidates_at
 from collector.session import JobFacts
 from collector.settings import RetrySettings, RunSettings, identity_of
+from collector.shard.lock import ShardLock, is_held
+from collector.shard.store import RolloutStore
 from collector.stop import StopRequest
-from collector.store import RolloutStore
 from collector.verifiers.base import Verifier, VerifierSettings
 
 AnyVerifier = Verifier[VerifierSettings]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from collector.retry import has_budget, is_terminal
 from collector.reverify.answers import Candidate, Kind
 from collector.settings import RetrySettings
+from collector.state.retry import has_budget, is_terminal
 
 #: Rollouts named for each reason; more would hide the others.
 _MOST_NAMED: Final = 20

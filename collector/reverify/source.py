@@ -14,13 +14,13 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
-from collector import rows
-from collector.codes import RESULT_CODES, Code, Place
 from collector.errors import CorruptArtifactError
-from collector.invalid_judge import is_flagged
+from collector.formats import rows
 from collector.outcomes import FailureClass
 from collector.reverify.answers import Candidate, Kind, Span, ended, refuse_stage, unreadable
-from collector.store import RolloutStore
+from collector.shard.invalid_judge import is_flagged
+from collector.shard.store import RolloutStore
+from collector.state.codes import RESULT_CODES, Code, Place
 
 #: Failures of a judge: the answer is there and has no verdict.
 JUDGE_CLASSES: Final = frozenset({FailureClass.JUDGE_FAILED.value, FailureClass.JUDGE_INVALID.value})

@@ -13,14 +13,15 @@ from typing import Any, Final
 
 import msgspec
 
-from collector import jsonl, rows
+from collector import jsonl
 from collector.artifacts import RunArtifacts
-from collector.codes import Past
 from collector.errors import CorruptArtifactError
-from collector.invalid_judge import is_flagged
+from collector.formats import rows
 from collector.outcomes import FailureClass, RolloutState
 from collector.reverify.answers import Candidate, Kind, Span, ended, refuse_stage
 from collector.reverify.source import FailedRow
+from collector.shard.invalid_judge import is_flagged
+from collector.state.codes import Past
 
 _CURE: Final = "Restore the file; lines that a crash cut off stand last only."
 

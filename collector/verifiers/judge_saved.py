@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from collector import rows
-from collector.counted import counted
+from collector.formats import rows
+from collector.text.counted import counted
 
 #: Keys of a row that say what its judge cost, in tokens.
 INPUT_TOKENS: Final = "judge_input_tokens"

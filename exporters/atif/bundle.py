@@ -12,13 +12,13 @@ from typing import Final, NamedTuple
 
 from collector import durable, jsonl
 from collector.artifacts import RunArtifacts
-from collector.counted import agreeing, counted
+from collector.text.counted import agreeing, counted
 from exporters.atif.conversion import Converted, Keep, Outcome, batches, convert_batch
 from exporters.atif.profile import Context
 from exporters.source import ExportError, selected_lines
 from exporters.strict_rows import Place
 from merge.fan_out import share_out
-from merge.receipt import file_sha256
+from merge.publication.receipt import file_sha256
 
 MANIFEST_NAME: Final = "manifest.jsonl"
 #: Problems listed by name; the rest is counted.

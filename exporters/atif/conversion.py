@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
-from collector import jsonl, rows
+from collector import jsonl
+from collector.formats import rows
 from exporters.atif.lossy import LossyProfile
 from exporters.atif.profile import Choice, Context, Profile, choose
 from exporters.atif.strict import StrictProfile

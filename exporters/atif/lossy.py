@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import orjson
 
-from collector import rows
+from collector.formats import rows
 from exporters.atif.documents import Agent, Content, Document, FinalMetrics, Step
 from exporters.atif.items import EXTRA, Turn, as_content, joined, metrics_of, parts_of, type_of
 from exporters.atif.profile import TRAJECTORY, Context, checked

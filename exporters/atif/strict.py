@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from collector import rows
-from collector.counted import agreeing, counted
+from collector.formats import rows
+from collector.text.counted import agreeing, counted
 from exporters.atif.documents import Agent, Document, FinalMetrics, Observation, Step, StepMetrics
 from exporters.atif.lossy import readable_text
 from exporters.atif.profile import TRAJECTORY, Context, checked

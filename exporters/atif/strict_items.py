@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from collector import jsonl
-from collector.counted import counted
+from collector.text.counted import counted
 from exporters.atif.documents import Content, ObservationResult, TextPart, ToolCall
 from exporters.strict_rows import RowError
 

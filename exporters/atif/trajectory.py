@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from collector.counted import counted
+from collector.text.counted import counted
 from exporters.strict_rows import RowError
 
 _ROOT: Final = frozenset(

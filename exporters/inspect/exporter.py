@@ -21,7 +21,7 @@ from exporters.single_file import FileExportConfig, FileExporter, Sink
 from exporters.source import ExportError, is_partial, read_coverage, selected_lines
 from exporters.strict_rows import Place, RowError, parse_row, place_of
 from exporters.trackers.package import read_config
-from merge.figures import mean_of
+from merge.metrics.figures import mean_of
 
 #: The format of inspect_ai's logs that is written.
 VERSION: Final = 2

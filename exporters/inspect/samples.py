@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from collector import rows
+from collector.formats import rows
 from collector.outcome_checks import is_reward
 from exporters.atif.documents import Content, Document, Step, TextPart
 from exporters.atif.lossy import LossyProfile

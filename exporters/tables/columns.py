@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from collector import jsonl, rows
+from collector import jsonl
+from collector.formats import rows
 from exporters.source import ExportError
 from exporters.strict_rows import RowError, parse_row
 

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from collector.masked import masked_address, without_secrets
+from collector.text.masked import masked_address, without_secrets
 from exporters.source import ExportError
 
 _ROOT: Final = Path(__file__).resolve().parents[2]

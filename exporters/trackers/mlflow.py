@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 from pydantic import Field
 
 from collector.artifacts import RunArtifacts
-from collector.masked import masked_address
+from collector.text.masked import masked_address
 from exporters.base import Exporter, ExportResult, RunExportConfig, Text
 from exporters.facts import read_run_facts
 from exporters.source import ExportError

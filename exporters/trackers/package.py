@@ -12,14 +12,14 @@ import yaml
 
 from collector import jsonl
 from collector.artifacts import RunArtifacts
-from collector.counted import counted
 from collector.errors import GymEvalError
+from collector.text.counted import counted
 from exporters.facts import read_run_facts
 from exporters.flatten import Flat, flatten_run
 from exporters.source import ExportError, read_figures
 from exporters.trackers.names import rename, stable_id
 from exporters.trackers.settings import TrackerConfig
-from merge.receipt import file_sha256
+from merge.publication.receipt import file_sha256
 
 
 @dataclass(frozen=True, slots=True)

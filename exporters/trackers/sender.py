@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from merge.receipt import file_sha256
+from merge.publication.receipt import file_sha256
 
 
 class Refused(Exception):  # noqa: N818 - it is an answer, not a fault of ours

@@ -10,8 +10,8 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from collector.addresses import check_http, split_address
-from collector.masked import is_credential
 from collector.setting_kinds import Seconds
+from collector.text.masked import is_credential
 from exporters.base import RunExportConfig, Text
 
 _INSTEAD: Final = "leave them to the environment"

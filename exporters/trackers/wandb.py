@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.errors import GymEvalError
-from collector.masked import masked_address
+from collector.text.masked import masked_address
 from exporters.base import Exporter, ExportResult, RunExportConfig, SwitchedOff, Text
 from exporters.source import ExportError
 from exporters.trackers.child import call, missing_package, require_package

@@ -6,7 +6,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from collector import jsonl, rows
+from collector import jsonl
+from collector.formats import rows
 from merge.health.checks import BIT, Check
 from merge.health.evidence import Evidence, short
 from merge.health.response import Pattern, answer_evidence, read_answer

@@ -20,9 +20,9 @@ from merge.health.summary import encode_summary, encode_verdicts, summarize
 from merge.health.table import Table
 from merge.health.tally import Tally
 from merge.health.tasks import arrange, mark_duplicates, number_tasks, view_tasks
-from merge.leftovers import sweep_leftovers
-from merge.lock import waiting_lock
-from merge.replaceable import check_replaceable
+from merge.publication.leftovers import sweep_leftovers
+from merge.publication.lock import waiting_lock
+from merge.publication.replaceable import check_replaceable
 
 NO_CHECKS: frozenset[Check] = frozenset()
 
@@ -108,7 +108,7 @@ def _slices(artifacts: RunArtifacts) -> Iterator[Slice]:
     if artifacts.manifest.is_file():
         # numpy comes with these, and a file without a journal is checked without it.
         from collector.settings import RetrySettings  # noqa: PLC0415
-        from merge.shards import read_shard  # noqa: PLC0415
+        from merge.inputs.shards import read_shard  # noqa: PLC0415
 
         return selections_of(read_shard(artifacts, RetrySettings()))
     return stretches_of(artifacts.rollouts)

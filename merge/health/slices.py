@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from collector.durable import FileId
-from merge.health.blocks import Block, read_blocks
+from merge.line_blocks import Block, read_blocks
 
 if TYPE_CHECKING:
-    from merge.shards import ShardView
+    from merge.inputs.shards import ShardView
 
 #: Bytes of a slice: some tens for each worker of a large file, and memory that does not count.
 _SLICE: Final = 4 << 20

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from collector import rows
+from collector.formats import rows
 from merge.health.checks import ROLLOUT_CHECKS, TASK_CHECKS, Check, Verdict, names_in
 from merge.health.table import KINDS, Name, Table
 from merge.health.tally import Tally

@@ -7,12 +7,12 @@ import zlib
 from typing import Final, NamedTuple
 
 from collector.durable import FileId
-from merge.health.blocks import read_blocks, read_extents
 from merge.health.checks import Check
 from merge.health.digest import Digester
 from merge.health.slices import Selection, Slice, Stretch
 from merge.health.table import Table
 from merge.health.tally import Tally
+from merge.line_blocks import read_blocks, read_extents
 
 _REPLACED: Final = "the file was replaced since it was indexed"
 _REWRITTEN: Final = "the bytes changed since they were indexed"

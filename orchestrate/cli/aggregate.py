@@ -13,8 +13,8 @@ from orchestrate.run_words import RUN_WORDS
 if TYPE_CHECKING:
     from collector.artifacts import RunArtifacts
     from collector.settings import RetrySettings
-    from merge.generation import Reporting
     from merge.health.run import HealthChoice
+    from merge.publication.generation import Reporting
 
 #: What can be said as ``key=value`` too, with or without a plus, as NeMo Gym's command takes it.
 _KEYS = (
@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
     inputs, keys = _split(args.inputs)
     from collector.errors import RequestError
     from merge.command import merge_paths
-    from merge.sources import find_runs
+    from merge.inputs.sources import find_runs
     from orchestrate.cli.merge_text import outcome_of, show
     from orchestrate.output_place import check_place
 
@@ -176,8 +176,8 @@ def _retry(keys: dict[str, Any], runs: Sequence[RunArtifacts]) -> RetrySettings:
 
 
 def _reporting(keys: dict[str, Any]) -> Reporting:
-    from merge.counting import Counting
-    from merge.generation import Reporting
+    from merge.metrics.counting import Counting
+    from merge.publication.generation import Reporting
 
     counting = Counting(_names(keys, "count_failure_classes_as_zero"), _flag(keys, "count_missing_rollouts_as_zero"))
     return Reporting(counting, _names(keys, "metrics"), _text(keys, "subset_key"))
@@ -219,7 +219,7 @@ def input_of(word: str) -> str:
 
 def check_merge_place(target: Path, inputs: Sequence[str]) -> None:
     """Raise RefusedError when ``target`` is a place or a file of another submitted run than that of ``inputs``."""
-    from merge.sources import find_runs
+    from merge.inputs.sources import find_runs
     from orchestrate.output_place import check_own_run, run_around
 
     if run_around(target) is not None:

@@ -6,20 +6,20 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from collector.counted import counted
+from collector.text.counted import counted
 from orchestrate.cli.parser import CommandParser
 from orchestrate.run_words import SUBMITTED_WORDS
 
 if TYPE_CHECKING:
     from orchestrate.operate.cancel import Cancelled
     from orchestrate.operate.jobs import RunJob
-    from orchestrate.rundir import RunDir
+    from orchestrate.runs.directory import RunDir
 
 
 def main(argv: list[str]) -> int:
     """Return 0 when every chosen job has ended. Raises UnavailableError when one could not be ended."""
     args = _parser().parse_args(argv)
-    from orchestrate.remote import forwarded
+    from orchestrate.remote.forward import forwarded
 
     if (code := forwarded("cancel", args.run, argv)) is not None:
         return code
@@ -74,7 +74,7 @@ def _as_text(run: RunDir, benchmark: str | None, done: Cancelled) -> str:
 
 
 def _is_final(run: RunDir, benchmark: str | None) -> bool:
-    from orchestrate.status import report
+    from orchestrate.status.gather import report
 
     return report(run, benchmark=benchmark).is_final
 

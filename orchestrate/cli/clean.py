@@ -7,13 +7,13 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from collector.counted import counted
+from collector.text.counted import counted
 from orchestrate.cli.parser import CommandParser
 from orchestrate.run_words import WHOLE_WORDS
 
 if TYPE_CHECKING:
     from orchestrate.operate.clean import Removal
-    from orchestrate.rundir import RunDir
+    from orchestrate.runs.directory import RunDir
 
 _DEFAULT_AGE: Final = "7d"
 
@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
     if args.all and args.run is None:
         parser.error("--all removes results: name the run")
     if args.run is not None:
-        from orchestrate.remote import forwarded
+        from orchestrate.remote.forward import forwarded
 
         if (code := forwarded("clean", args.run, argv)) is not None:
             return code
@@ -104,8 +104,8 @@ def _tell_left(error: Exception) -> None:
 def _known() -> list[RunDir]:
     from pathlib import Path
 
-    from orchestrate.rundir import RunDir
-    from orchestrate.runindex import entries
+    from orchestrate.runs.directory import RunDir
+    from orchestrate.runs.index import entries
 
     return [RunDir(Path(entry.run_dir)) for entry in entries() if (Path(entry.run_dir) / "plan.json").exists()]
 

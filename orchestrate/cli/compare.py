@@ -11,9 +11,9 @@ from orchestrate.cli.parser import CommandParser
 from orchestrate.run_words import RUN_WORDS
 
 if TYPE_CHECKING:
-    from merge.compare import Comparison
-    from merge.compare_load import Side
-    from merge.gate import GateResult
+    from merge.compare.gate import GateResult
+    from merge.compare.load import Side
+    from merge.compare.verdict import Comparison
 
 _log = logging.getLogger(__name__)
 #: A gate does not hold, or the evidence does not decide it. Not 6: nothing is unfinished, and waiting would not help.
@@ -26,11 +26,11 @@ def main(argv: list[str]) -> int:
     """Compare, publish the reports, print them, and return 0, or 9 when a gate did not pass."""
     args = _parser().parse_args(argv)
     from collector import durable
-    from merge.compare import compare_all
-    from merge.compare_load import load_side
-    from merge.compare_report import encode_json, encode_markdown
-    from merge.gate import GateState, judge_all, parse_gate
-    from merge.replaceable import check_replaceable
+    from merge.compare.gate import GateState, judge_all, parse_gate
+    from merge.compare.load import load_side
+    from merge.compare.report import encode_json, encode_markdown
+    from merge.compare.verdict import compare_all
+    from merge.publication.replaceable import check_replaceable
     from orchestrate.output_place import check_place
 
     gates = [parse_gate(text) for text in args.gate]
@@ -87,7 +87,7 @@ def _place(text: str, benchmark: str | None) -> Path:
         return found.path
     result = one_result(found, benchmark).artifacts
     if found.run is not None:
-        from orchestrate.standing import older_results
+        from orchestrate.runs.standing import older_results
 
         if older_results(found.run, [result]):
             _log.warning("older than its shards, which recorded more since: %s", result.rollouts)
@@ -95,8 +95,8 @@ def _place(text: str, benchmark: str | None) -> Path:
 
 
 def _as_text(comparisons: tuple[Comparison, ...], results: list[GateResult], folder: Path) -> str:
-    from collector.visible import visible
-    from merge.compare_report import coverage_text, interval_text, number_text, settings_text, whole_means_text
+    from collector.text.visible import visible
+    from merge.compare.report import coverage_text, interval_text, number_text, settings_text, whole_means_text
     from orchestrate.cli.tables import path_line, table, terminal_width, wrapped
 
     width = terminal_width()

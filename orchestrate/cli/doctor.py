@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collector.counted import counted
+from collector.text.counted import counted
 from orchestrate.cli.parser import CommandParser
 
 if TYPE_CHECKING:
@@ -81,11 +81,11 @@ def _findings(args: argparse.Namespace) -> Iterator[Finding]:
 
 def _load(file: Path) -> tuple[Loaded | None, list[Finding]]:
     from collector.errors import GymEvalError
-    from orchestrate.checks import check_loaded
-    from orchestrate.compose import compose_file
+    from orchestrate.config.compose import compose_file
     from orchestrate.config.load import load_config
     from orchestrate.doctor.finding import fail, ok
-    from orchestrate.export_settings import settled_exports
+    from orchestrate.submission.checks import check_loaded
+    from orchestrate.submission.export_settings import settled_exports
 
     try:
         loaded = settled_exports(load_config(compose_file(file, []), where=file, environ=os.environ), os.environ).loaded
@@ -98,7 +98,7 @@ def _load(file: Path) -> tuple[Loaded | None, list[Finding]]:
 def _addresses(loaded: Loaded) -> Iterator[Finding]:
     from orchestrate.config.loopback import loopback_warning
     from orchestrate.doctor.finding import warn
-    from orchestrate.export_settings import export_servers
+    from orchestrate.submission.export_settings import export_servers
 
     if (text := loopback_warning(loaded.config, export_servers(loaded.config, os.environ))) is not None:
         advice = "Write a host name that the nodes know, unless a server listens there on every node."

@@ -151,7 +151,7 @@ def compose_settings(flags: dict[str, str | None], overrides: list[str]) -> dict
         return given
     import secrets
 
-    from orchestrate.compose import compose_data
+    from orchestrate.config.compose import compose_data
 
     # Hydra would read ${...} and ??? in a value; a stand-in that nobody can have written keeps it out of its sight.
     nonce = secrets.token_hex(8)
@@ -202,7 +202,7 @@ def _check_age(found: Named, results: list[Result]) -> None:
 
     if found.run is None:
         return
-    from orchestrate.standing import older_results
+    from orchestrate.runs.standing import older_results
 
     older = older_results(found.run, [result.artifacts for result in results])
     if not older:

@@ -12,10 +12,10 @@ from collector.errors import IncompleteError
 from exporters.base import ExportResult
 from exporters.direct import published_digest
 from exporters.once import export_once
-from orchestrate.export_settings import known_environ
-from orchestrate.plan import BenchmarkPlan
-from orchestrate.rundir import RunDir, read_plan
-from orchestrate.standing import is_older
+from orchestrate.runs.directory import RunDir, read_plan
+from orchestrate.runs.plan import BenchmarkPlan
+from orchestrate.runs.standing import is_older
+from orchestrate.submission.export_settings import known_environ
 
 
 def export_missing(run: RunDir, *, benchmark: str | None, as_json: bool) -> int:

@@ -168,8 +168,8 @@ def _check_rows(text: str) -> None:
 
 
 def _check_shards(shards: int, repeats: int, dataset: Path) -> None:
-    from collector.counted import counted
     from collector.errors import ConfigError
+    from collector.text.counted import counted
     from orchestrate.operate.starter import count_rows
 
     for flag, count in (("--shards", shards), ("--repeats", repeats)):
@@ -211,11 +211,11 @@ def _check(text: str, file: Path) -> Loaded | None:
     """
     import yaml
 
-    from orchestrate.checks import check_loaded
-    from orchestrate.compose import compose_data
+    from orchestrate.config.compose import compose_data
     from orchestrate.config.load import load_config
-    from orchestrate.remote import node_of
-    from orchestrate.submit import gather
+    from orchestrate.remote.forward import node_of
+    from orchestrate.submission.checks import check_loaded
+    from orchestrate.submission.submit import gather
 
     folder = file.absolute().parent if file.absolute().parent.is_dir() else Path.cwd()
     data = compose_data(yaml.safe_load(text), [], folder=folder, where=file)

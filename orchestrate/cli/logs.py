@@ -6,14 +6,14 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Final
 
-from collector.counted import counted
+from collector.text.counted import counted
 from orchestrate.cli.parser import CommandParser
 from orchestrate.run_words import SUBMITTED_WORDS
 
 if TYPE_CHECKING:
     from orchestrate.operate.logs import LogChoice, LogFile
-    from orchestrate.plan import SubmitPlan
-    from orchestrate.rundir import RunDir
+    from orchestrate.runs.directory import RunDir
+    from orchestrate.runs.plan import SubmitPlan
 
 #: Logs shown at once unless a shard is named; more would push the first ones off the screen.
 _FILES_SHOWN: Final = 16
@@ -28,12 +28,12 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     if args.lines < 0:
         parser.error("--lines: must not be negative")
-    from orchestrate.remote import forwarded
+    from orchestrate.remote.forward import forwarded
 
     if (code := forwarded("logs", args.run, argv)) is not None:
         return code
     from orchestrate.named import run_and_benchmark
-    from orchestrate.rundir import read_plan
+    from orchestrate.runs.directory import read_plan
 
     run, args.benchmark = run_and_benchmark(args.run, args.benchmark)
     plan = read_plan(run)
@@ -117,7 +117,7 @@ def _choice(run: RunDir, plan: SubmitPlan, args: argparse.Namespace) -> LogChoic
 def _failed_shards(run: RunDir) -> frozenset[tuple[str, int]]:
     """Shards that cannot be read, or are unfinished while no job works on them for certain."""
     from orchestrate.scheduler import JobFact
-    from orchestrate.status import report
+    from orchestrate.status.gather import report
 
     return frozenset(
         (benchmark.name, shard.index)

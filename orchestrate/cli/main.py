@@ -124,7 +124,7 @@ def _run(name: str, arguments: list[str]) -> int:
         code = module.main(arguments)
         _flush()
     except GymEvalError as error:
-        from collector.visible import visible
+        from collector.text.visible import visible
 
         print(f"gym eval {name}: {visible(str(error), kept=_LAYOUT)}", file=sys.stderr)
         return error.exit_code

@@ -23,7 +23,7 @@ def main(argv: list[str]) -> int:
     if not args.inputs or args.output is None:
         raise RequestError("an input and an output are needed.", "Usage: gym eval merge RUN -o FILE.jsonl.")
     from merge.command import merge_paths
-    from merge.sources import find_runs
+    from merge.inputs.sources import find_runs
     from orchestrate.cli.aggregate import check_merge_place, input_of
     from orchestrate.cli.merge_text import tell
     from orchestrate.counted_under import retry_of
@@ -68,7 +68,7 @@ def _merged(word: str) -> Path:
 def _check(path: Path, *, as_json: bool) -> int:
     from collector.artifacts import RunArtifacts
     from collector.errors import NotFoundError, RefusedError
-    from merge.projection_check import ProjectionState, check_projection
+    from merge.publication.projection_check import ProjectionState, check_projection
 
     if not path.name:
         raise NotFoundError("a directory is no merged file.", "Name the rollouts file in it.", path)

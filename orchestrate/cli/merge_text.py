@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from collector.counted import counted
+from collector.text.counted import counted
 
 if TYPE_CHECKING:
     from merge.command import MergeReport

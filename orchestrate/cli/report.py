@@ -14,7 +14,7 @@ def main(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
     from collector import durable
     from collector.errors import RefusedError, UnavailableError
-    from merge.replaceable import check_replaceable
+    from merge.publication.replaceable import check_replaceable
     from orchestrate.output_place import check_place
     from orchestrate.report.charts import check_library
     from orchestrate.report.gather import gather

@@ -6,27 +6,27 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from collector.counted import counted
+from collector.text.counted import counted
 from orchestrate.cli.parser import CommandParser
 from orchestrate.run_words import WHOLE_WORDS
 
 if TYPE_CHECKING:
-    from orchestrate.plan import SubmitPlan
-    from orchestrate.resubmit import Resubmission
+    from orchestrate.runs.plan import SubmitPlan
+    from orchestrate.submission.resubmit import Resubmission
 
 
 def main(argv: list[str]) -> int:
     """Plan anew and submit. Refusals and previews change nothing."""
     args = _parser().parse_args(argv)
-    from orchestrate.remote import forwarded
+    from orchestrate.remote.forward import forwarded
 
     if (code := forwarded("resubmit", args.run, argv)) is not None:
         return code
     from orchestrate.named import whole_run
-    from orchestrate.resubmit import Wanted, resubmit
-    from orchestrate.runindex import remember
-    from orchestrate.submit import check_complete
-    from orchestrate.submit_work import now
+    from orchestrate.runs.index import remember
+    from orchestrate.submission.resubmit import Wanted, resubmit
+    from orchestrate.submission.submit import check_complete
+    from orchestrate.submission.submit_work import now
 
     run = whole_run(args.run, acts=True)
     wanted = Wanted(shards=args.shards, failed=args.failed, reset_attempts=args.reset_attempts)
@@ -69,7 +69,7 @@ def _edited(plan: SubmitPlan) -> str | None:
     """What to know when the YAML file is no longer the one that was submitted; None when it is, or is gone."""
     from pathlib import Path
 
-    from orchestrate.plan import file_digest
+    from orchestrate.runs.plan import file_digest
 
     found = file_digest(Path(plan.config_file))
     if "" in (found, plan.config_file_digest) or found == plan.config_file_digest:

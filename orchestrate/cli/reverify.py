@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from orchestrate.cli.parser import CommandParser
 
 if TYPE_CHECKING:
-    from collector.coverage import Coverage
     from collector.reverify.settings import ReverifySettings
     from collector.settings import RunSettings
+    from collector.state.coverage import Coverage
     from collector.stop import StopReason
 
 #: Flag to the key it sets. Defaults live in the settings: a flag that is not given sets nothing.
@@ -88,9 +88,9 @@ def _settings(args: argparse.Namespace) -> ReverifySettings:
 
     from collector.errors import ConfigError
     from collector.reverify.settings import ReverifySettings
-    from orchestrate.compose import compose_data
+    from orchestrate.config.compose import compose_data
     from orchestrate.config.problems import problems_of
-    from orchestrate.yaml_file import read_yaml
+    from orchestrate.config.yaml_file import read_yaml
 
     where: Path | str = args.config or ""
     data: dict[str, Any] = read_yaml(args.config) if args.config else {}
@@ -134,7 +134,7 @@ def _regrade(wanted: ReverifySettings) -> tuple[Coverage, StopReason | None, Pat
     import uvloop
 
     from collector.artifacts import RunArtifacts
-    from orchestrate.progress import LineProgress
+    from orchestrate.jobs.progress import LineProgress
     from orchestrate.regrading import find_source, regrade_here
 
     progress = LineProgress(sys.stderr)
@@ -149,7 +149,7 @@ def _regrade(wanted: ReverifySettings) -> tuple[Coverage, StopReason | None, Pat
 def _append(wanted: ReverifySettings) -> tuple[Coverage, StopReason | None, Path]:
     import uvloop
 
-    from orchestrate.progress import LineProgress
+    from orchestrate.jobs.progress import LineProgress
     from orchestrate.regrading import append_here, find_source, renew_merged, settings_for
 
     source = find_source(wanted)

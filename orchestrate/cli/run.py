@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from orchestrate.cli.parser import CommandParser
 
 if TYPE_CHECKING:
-    from collector.coverage import Coverage
     from collector.settings import RunSettings
+    from collector.state.coverage import Coverage
     from orchestrate.collection import PreparedRun
 
 #: Flag to the key it sets. Defaults live in the settings: a flag that is not given sets nothing.
@@ -127,12 +127,12 @@ def _settings(args: argparse.Namespace) -> RunSettings:
 
 
 def _composed(data: dict[str, Any], args: argparse.Namespace, where: Path | str) -> dict[str, Any]:
-    from orchestrate.yaml_file import is_literal
+    from orchestrate.config.yaml_file import is_literal
 
     # Flags alone need no Hydra, whose import would be a tenth of a short run.
     if not args.config and not args.overrides and is_literal(data):
         return dict(data)
-    from orchestrate.compose import compose_data
+    from orchestrate.config.compose import compose_data
 
     folder = args.config.absolute().parent if args.config else Path.cwd()
     return compose_data(data, args.overrides, folder=folder, where=where)
@@ -158,7 +158,7 @@ def _check_no_serve(args: argparse.Namespace) -> None:
 def _run_yaml(file: Path) -> dict[str, Any]:
     """The settings in ``file``. Raises RequestError for the YAML of a submission, which has such settings one level down."""
     from collector.errors import RequestError
-    from orchestrate.yaml_file import read_yaml
+    from orchestrate.config.yaml_file import read_yaml
 
     data = read_yaml(file)
     if "driver" in data and "compute" in data:
@@ -204,8 +204,8 @@ def _collect(run: PreparedRun) -> tuple[Coverage, str | None]:
     import uvloop
 
     from orchestrate.collection import collect_here
-    from orchestrate.progress import LineProgress
-    from orchestrate.served_model import other_model_warning
+    from orchestrate.jobs.progress import LineProgress
+    from orchestrate.services.served_model import other_model_warning
 
     if (warning := uvloop.run(other_model_warning(run.settings))) is not None:
         print(f"gym eval run: warning: {warning}", file=sys.stderr)

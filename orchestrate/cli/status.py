@@ -7,7 +7,7 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from collector.counted import agreeing, counted
+from collector.text.counted import agreeing, counted
 from orchestrate.cli.parser import CommandParser
 from orchestrate.run_words import SUBMITTED_WORDS
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Generator
 
-    from collector.coverage import Coverage
-    from orchestrate.run_report import BenchmarkReport, ExportReport, RunReport, ShardReport
+    from collector.state.coverage import Coverage
+    from orchestrate.status.report import BenchmarkReport, ExportReport, RunReport, ShardReport
 
 #: Benchmarks with more shards than this are shown by state, unless --shards asks for each.
 _SHARDS_SHOWN = 16
@@ -48,7 +48,7 @@ def _without_garbage_collection() -> Generator[None]:
 
 
 def _look(args: Namespace, argv: list[str]) -> int:
-    from orchestrate.remote import forwarded
+    from orchestrate.remote.forward import forwarded
 
     if (code := forwarded("status", args.run, argv)) is not None:
         return code
@@ -62,7 +62,7 @@ def _look(args: Namespace, argv: list[str]) -> int:
         print(waste.model_dump_json(indent=2) if args.json else waste_text(waste))
         return 0
     from orchestrate.cli.tables import terminal_width
-    from orchestrate.status import report
+    from orchestrate.status.gather import report
 
     run, benchmark = run_and_benchmark(args.run, None)
     found = report(run, benchmark=benchmark)
@@ -238,7 +238,7 @@ def _shards(benchmark: BenchmarkReport, *, each_shard: bool, with_ages: bool, wi
 
 
 def _note(shard: ShardReport) -> str:
-    from orchestrate.refusals import explained
+    from orchestrate.submission.refusals import explained
 
     waits = f"waits for service {', '.join(wait.service for wait in shard.waits)}" if shard.waits else ""
     return "; ".join(filter(None, [explained(shard.detail), waits]))

@@ -8,15 +8,15 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collector.counted import counted
+from collector.text.counted import counted
 from orchestrate.cli.parser import CommandParser
 
 if TYPE_CHECKING:
     from orchestrate.config.load import Loaded
-    from orchestrate.datasets import Missing
     from orchestrate.executors.base import JobBatch
-    from orchestrate.plan import SubmitPlan
-    from orchestrate.submit_work import Submittal
+    from orchestrate.runs.plan import SubmitPlan
+    from orchestrate.submission.datasets import Missing
+    from orchestrate.submission.submit_work import Submittal
 
 
 #: Packed jobs whose shards a preview names.
@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
     """Plan and submit. Refusals, previews and --resolve-only create nothing."""
     args = _parser().parse_intermixed_args(argv)
     config_file, overrides = _words(args)
-    from orchestrate.compose import compose_data
+    from orchestrate.config.compose import compose_data
     from orchestrate.config.load import load_config
 
     data = compose_data(_read(config_file, args.cluster), overrides, folder=config_file.absolute().parent, where=config_file)
@@ -52,11 +52,11 @@ def main(argv: list[str]) -> int:
 
     if (code := submitted_there(data, config_file, args)) is not None:
         return code
-    from orchestrate.checks import check_loaded
     from orchestrate.cli.submit_notes import tell_notes
-    from orchestrate.datasets import missing_datasets, prepare_datasets
-    from orchestrate.export_settings import settled_exports
-    from orchestrate.submit import gather, make_plan, submit
+    from orchestrate.submission.checks import check_loaded
+    from orchestrate.submission.datasets import missing_datasets, prepare_datasets
+    from orchestrate.submission.export_settings import settled_exports
+    from orchestrate.submission.submit import gather, make_plan, submit
 
     loaded, left_out = settled_exports(loaded, os.environ)
     check_loaded(loaded, where=config_file)
@@ -96,7 +96,7 @@ def _parser() -> CommandParser:
 
 def _read(config_file: Path, cluster: str | None) -> dict[str, Any]:
     from orchestrate.config.clusters import with_cluster
-    from orchestrate.yaml_file import read_yaml
+    from orchestrate.config.yaml_file import read_yaml
 
     data = read_yaml(config_file)
     return data if cluster is None else with_cluster(data, cluster)
@@ -144,7 +144,7 @@ def _preview_datasets(missing: list[Missing], *, as_json: bool) -> None:
 
 
 def _preview(plan: SubmitPlan, *, as_json: bool) -> None:
-    from orchestrate.submit import planned_batches
+    from orchestrate.submission.submit import planned_batches
 
     run_dir, planned = planned_batches(plan)
     if as_json:
@@ -198,9 +198,9 @@ def _batch_text(batch: JobBatch) -> str:
 
 
 def _report(result: Submittal, args: argparse.Namespace) -> int:
-    from orchestrate.runindex import remember
-    from orchestrate.submit import check_complete
-    from orchestrate.submit_work import now
+    from orchestrate.runs.index import remember
+    from orchestrate.submission.submit import check_complete
+    from orchestrate.submission.submit_work import now
 
     remember(result.run, at=now())
     if args.json and not args.wait:
@@ -216,7 +216,7 @@ def _report(result: Submittal, args: argparse.Namespace) -> int:
 
 
 def _as_text(result: Submittal) -> str:
-    from orchestrate.submissions import ShardNeed
+    from orchestrate.runs.submissions import ShardNeed
 
     lines = [f"run {result.plan.name}  {result.run.root}"]
     is_on = False

@@ -15,7 +15,7 @@ def tell_notes(config: SubmitConfig, left_out: Mapping[str, str], *, command: st
     """Say what is idle, what jobs would look for in vain, and which exports of the YAML file, by name, will not be made."""
     from orchestrate.config.gpus import gpu_warning
     from orchestrate.config.loopback import loopback_warning
-    from orchestrate.export_settings import export_servers
+    from orchestrate.submission.export_settings import export_servers
 
     loopback = loopback_warning(config, export_servers(config, os.environ))
     advice = "write a host name that the nodes know, unless a server listens there on every node"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orchestrate.remote_runs import RemoteRun
+    from orchestrate.remote.runs import RemoteRun
 
 
 def submitted_there(config: Mapping[str, Any], config_file: Path, args: argparse.Namespace) -> int | None:
@@ -18,7 +18,7 @@ def submitted_there(config: Mapping[str, Any], config_file: Path, args: argparse
 
     Raises UnavailableError when the connection cannot be made or is cut; the same command again completes what it began.
     """
-    from orchestrate.remote import node_of, remember_submission, submit_there
+    from orchestrate.remote.forward import node_of, remember_submission, submit_there
 
     node = node_of(config)
     if node is None:
@@ -46,7 +46,7 @@ def _as_text(run: RemoteRun, record: str) -> str:
 
 
 def _watched(run: RemoteRun) -> int:
-    from orchestrate.ssh import run_there
+    from orchestrate.remote.ssh import run_there
 
     sys.stdout.flush()
     return run_there(run.node, ["watch", run.run_dir])

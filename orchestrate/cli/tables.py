@@ -8,8 +8,8 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from collector.coverage import Coverage
-from collector.visible import visible
+from collector.state.coverage import Coverage
+from collector.text.visible import visible
 
 #: Between two columns.
 _GAP: Final = "  "

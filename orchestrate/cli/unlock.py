@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collector.counted import counted
+from collector.text.counted import counted
 from orchestrate.cli.parser import CommandParser
 from orchestrate.run_words import WHOLE_WORDS
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def main(argv: list[str]) -> int:
     """Explain, ask, free. Raises LockHeldError for an owner that lives, RefusedError when nobody can be asked."""
     args = _parser().parse_args(argv)
-    from orchestrate.remote import forwarded
+    from orchestrate.remote.forward import forwarded
 
     if (code := forwarded("unlock", args.target, argv)) is not None:
         return code
@@ -62,7 +62,7 @@ def _locks(target: str) -> list[LockInTheWay]:
 
 
 def _is_in_the_way(lock: LockInTheWay) -> bool:
-    from collector.lock import is_held
+    from collector.shard.lock import is_held
 
     return is_held(lock.path)
 

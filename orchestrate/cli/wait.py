@@ -9,13 +9,13 @@ from collections.abc import Callable
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Final
 
-from collector.counted import agreeing, counted
+from collector.text.counted import agreeing, counted
 from orchestrate.terminal import fitting
 
 if TYPE_CHECKING:
     from collector.artifacts import RunArtifacts
-    from orchestrate.run_report import BenchmarkReport, RunReport
-    from orchestrate.rundir import RunDir
+    from orchestrate.runs.directory import RunDir
+    from orchestrate.status.report import BenchmarkReport, RunReport
 
 #: Seconds between two looks: few at first, since small runs end soon, and never so many questions that Slurm minds.
 _PAUSES_S: Final = (0.2, 0.3, 0.5, 0.8, 1.2, 2.0, 3.0, 5.0)
@@ -41,7 +41,7 @@ def wait(run: RunDir, *, as_json: bool, sleep: Callable[[float], None] = time.sl
 
 
 def _until_over(run: RunDir, sleep: Callable[[float], None]) -> RunReport:
-    from orchestrate.status import report
+    from orchestrate.status.gather import report
 
     line = _ProgressLine()
     pauses_s = chain(_PAUSES_S, repeat(_PAUSES_S[-1]))
@@ -122,8 +122,8 @@ def final_text(found: RunReport) -> str:
 
 def _print_reasons(run: RunDir, found: RunReport) -> None:
     """What the jobs of incomplete benchmarks said last, and where all of it is."""
-    from orchestrate.last_words import reasons
-    from orchestrate.rundir import read_plan
+    from orchestrate.runs.directory import read_plan
+    from orchestrate.status.last_words import reasons
 
     plan = read_plan(run)
     incomplete = [b.name for b in found.benchmarks if b.coverage is None or not b.coverage.complete]
@@ -158,9 +158,9 @@ def _check(found: RunReport) -> None:
 
 def _check_exports(run: RunDir) -> None:
     from collector.errors import UnavailableError
-    from orchestrate.export_settings import known_environ
-    from orchestrate.rundir import read_plan
-    from orchestrate.tail import is_finished
+    from orchestrate.jobs.tail import is_finished
+    from orchestrate.runs.directory import read_plan
+    from orchestrate.submission.export_settings import known_environ
 
     plan = read_plan(run)
     environ = known_environ(plan.config, os.environ)

@@ -11,8 +11,8 @@ from orchestrate.cli.parser import CommandParser
 from orchestrate.run_words import WHOLE_WORDS
 
 if TYPE_CHECKING:
-    from orchestrate.run_report import RunReport
-    from orchestrate.rundir import RunDir
+    from orchestrate.runs.directory import RunDir
+    from orchestrate.status.report import RunReport
 
 #: Seconds without a live job after which nothing more is expected. A requeued job may be unlisted for a moment.
 _QUIET_S: Final = 6.0
@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     if args.every < _LEAST_PAUSE_S:
         parser.error(f"--every {args.every:g}: less than {_LEAST_PAUSE_S:g} s would only keep the scheduler busy")
-    from orchestrate.remote import forwarded
+    from orchestrate.remote.forward import forwarded
 
     if (code := forwarded("watch", args.run, argv)) is not None:
         return code
@@ -60,7 +60,7 @@ def follow(
     """Show the run at each look where it changed, and return its last report when nothing more will happen."""
     from orchestrate.cli.status import as_text
     from orchestrate.cli.tables import terminal_width
-    from orchestrate.status import report
+    from orchestrate.status.gather import report
 
     shown = ""
     quiet_since: float | None = None

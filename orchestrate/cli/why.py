@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def main(argv: list[str]) -> int:
     """Print the story and return 0. Raises NotFoundError for an unknown run or rollout."""
     args = _parser().parse_args(argv)
-    from orchestrate.remote import forwarded
+    from orchestrate.remote.forward import forwarded
 
     if (code := forwarded("why", args.run, argv)) is not None:
         return code
@@ -42,7 +42,7 @@ def _found(run: str | None, rollout: str, benchmark: str | None) -> list[Found]:
     what = None if run is None else named(run)
     # A merged file has no history of its own: that is in its shards.
     if what is not None and (rollouts := what.rollouts) is not None and (rollouts.journal.exists() or what.run is None):
-        from collector.recorded_retry import recorded_retry
+        from collector.state.recorded_retry import recorded_retry
 
         return [story_at(rollouts.rollouts, rollout, retry=recorded_retry([rollouts]))]
     found, chosen = run_and_benchmark(run, benchmark)
@@ -50,7 +50,7 @@ def _found(run: str | None, rollout: str, benchmark: str | None) -> list[Found]:
 
 
 def _as_text(found: list[Found]) -> str:
-    from collector.timeline_words import render
+    from collector.timeline.words import render
     from orchestrate.cli.tables import terminal_width, wrapped
 
     width = terminal_width()

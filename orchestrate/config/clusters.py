@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from collector.errors import ConfigError, NotFoundError
+from orchestrate.config.yaml_file import read_yaml
 from orchestrate.names import slug
-from orchestrate.yaml_file import read_yaml
 
 
 def cluster_directory(environ: Mapping[str, str]) -> Path:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from collector.settings import RunSettings
+from orchestrate.config.service_command import container_step
 from orchestrate.config.submit import Benchmark, Driver
-from orchestrate.service_command import container_step
 
 AGENT: Final = "command"
 #: Stands where runs name their dataset.

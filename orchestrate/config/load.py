@@ -20,11 +20,11 @@ from orchestrate.config.nemo_submit import from_nemo_submit
 from orchestrate.config.pools import limit_problems, pool_problems
 from orchestrate.config.problems import problems_of
 from orchestrate.config.references import UNKNOWN_PORT_URL, fill_references, reference_problems
+from orchestrate.config.service_command import model_name
 from orchestrate.config.services import ExternalService
 from orchestrate.config.submit import FILLED_IN, POLICY_KEYS, SubmitConfig
 from orchestrate.config.values import EnvSource, missing_host_variables, parse_env
 from orchestrate.names import name_problems, slug
-from orchestrate.service_command import model_name
 
 #: Stands for the output path while a run section is checked; the plan puts each shard's own in its place.
 _PLACEHOLDER = Path("rollouts.jsonl")

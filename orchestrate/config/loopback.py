@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from collector.addresses import is_loopback
-from collector.counted import agreeing
+from collector.text.counted import agreeing
 from orchestrate.config.services import ExternalService
 from orchestrate.config.submit import SubmitConfig
 

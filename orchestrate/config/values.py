@@ -9,8 +9,8 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, PlainValidator
 
-from collector.counted import counted
 from collector.errors import ConfigError
+from collector.text.counted import counted
 
 _CLOCK = re.compile(r"(?:(?P<days>\d+)-)?(?P<hours>\d+):(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d)", re.ASCII)
 _SHORT = re.compile(r"(?P<count>\d+)(?P<unit>[mh])", re.ASCII)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from collector.counted import agreeing, counted
+from collector.text.counted import agreeing, counted
 from orchestrate.config.compute import SlurmCompute
 from orchestrate.config.pools import partitions_of
 from orchestrate.config.values import in_words, walltime_seconds

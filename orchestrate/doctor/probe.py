@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from collector import durable
-from collector.lock_backends import hold_for
+from collector.shard.lock_backends import hold_for
 
 #: Lines that each process adds, long enough that two writes would show a seam.
 LINES: Final = 200

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from collector import durable
-from collector.counted import agreeing, counted
-from collector.lock_backends import LockBackend
+from collector.shard.lock_backends import LockBackend
+from collector.text.counted import agreeing, counted
 from orchestrate.config.compute import SlurmCompute
 from orchestrate.config.pools import partitions_of
 from orchestrate.doctor.finding import Finding, fail, ok, warn

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from collector.registry import Registry
-from orchestrate.plan import BenchmarkPlan, SubmitPlan
-from orchestrate.rundir import RunDir
+from orchestrate.runs.directory import RunDir
+from orchestrate.runs.plan import BenchmarkPlan, SubmitPlan
+from orchestrate.runs.submissions import FINISHER
 from orchestrate.scheduler import Scheduler
-from orchestrate.submissions import FINISHER
 
 
 @dataclass(frozen=True, slots=True)

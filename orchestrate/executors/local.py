@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from collector.counted import counted
 from collector.errors import ConfigError
+from collector.text.counted import counted
 from orchestrate.config.compute import LocalCompute
 from orchestrate.executors.base import Accepted, Answer, Executor, JobBatch, Refused
-from orchestrate.processes import ProcessTable, local_job_id
+from orchestrate.jobs.processes import ProcessTable, local_job_id
 from orchestrate.scheduler import Scheduler
 
 

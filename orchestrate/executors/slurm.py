@@ -13,8 +13,8 @@ from orchestrate.config.compute import NodePool, SlurmCompute
 from orchestrate.config.pools import is_heterogeneous
 from orchestrate.config.values import slurm_time, walltime_seconds
 from orchestrate.executors.base import Accepted, Answer, Executor, JobBatch, Refused, Unclear
+from orchestrate.jobs.timing import warning_seconds
 from orchestrate.scheduler import Scheduler, SlurmScheduler, max_array_size
-from orchestrate.timing import warning_seconds
 from slurm_templates.render import FlagValue, JobScript, literal_path, render_job
 
 #: Resources that a shard needs and a finisher does not.

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from orchestrate.runs.submissions import Submission
 from orchestrate.scheduler import leader_of, scrubbed_environment
-from orchestrate.submissions import Submission
 
 _SACCT_TIMEOUT_S: Final = 60.0
 _ELAPSED: Final = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")

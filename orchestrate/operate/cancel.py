@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from collector.counted import counted
 from collector.errors import GymEvalError, NotFoundError, RefusedError, UnavailableError
+from collector.text.counted import counted
 from merge.tail import MergeState
 from orchestrate.config.load import settings_of
+from orchestrate.jobs.tail import finish_partly, lines_of
 from orchestrate.operate.jobs import RunJob, RunJobs, jobs_of, shard_words
 from orchestrate.operate.stopping import Stopper, stopper_for
-from orchestrate.plan import BenchmarkPlan, SubmitPlan
-from orchestrate.run_lock import submit_lock
-from orchestrate.rundir import RunDir, read_plan
-from orchestrate.tail import finish_partly, lines_of
+from orchestrate.runs.directory import RunDir, read_plan
+from orchestrate.runs.lock import submit_lock
+from orchestrate.runs.plan import BenchmarkPlan, SubmitPlan
 
 #: Seconds that a cancelled job may take to end: Slurm's KillWait is 30 by default, and a node's epilog comes after it.
 ENDING_S: Final = 90.0

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Final
 
 from collector import durable
-from collector.counted import counted
 from collector.errors import RefusedError
-from collector.lock import is_held
+from collector.shard.lock import is_held
+from collector.text.counted import counted
 from orchestrate.operate.jobs import jobs_of
-from orchestrate.plan import SubmitPlan
-from orchestrate.run_lock import submit_lock
-from orchestrate.rundir import RunDir, read_plan
+from orchestrate.runs.directory import RunDir, read_plan
+from orchestrate.runs.lock import submit_lock
+from orchestrate.runs.plan import SubmitPlan
 
 #: How often a held lock is looked at, and the seconds between two looks: a look takes less than a millisecond.
 _LOOKS: Final = 5

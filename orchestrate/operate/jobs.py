@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orchestrate.executors.base import executor_for
-from orchestrate.plan import SubmitPlan
-from orchestrate.rundir import RunDir
+from orchestrate.runs.directory import RunDir
+from orchestrate.runs.plan import SubmitPlan
+from orchestrate.runs.submissions import FINISHER, Outcome, Submission, questions, read_submissions
 from orchestrate.scheduler import JobFact, Knowledge, Scheduler
-from orchestrate.submissions import FINISHER, Outcome, Submission, questions, read_submissions
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from collector.errors import GymEvalError
 from collector.settings import StrictModel
-from merge.receipt import read_receipt
-from orchestrate.remote_runs import remote_runs
-from orchestrate.rundir import RunDir, read_plan
-from orchestrate.runindex import entries
-from orchestrate.submissions import is_refused, read_submissions
+from merge.publication.receipt import read_receipt
+from orchestrate.remote.runs import remote_runs
+from orchestrate.runs.directory import RunDir, read_plan
+from orchestrate.runs.index import entries
+from orchestrate.runs.submissions import is_refused, read_submissions
 
 
 class ListedRun(StrictModel):

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from orchestrate.operate.jobs import shard_words
-from orchestrate.plan import BenchmarkPlan, SubmitPlan
-from orchestrate.rundir import RunDir
-from orchestrate.submissions import Submission, read_submissions
+from orchestrate.runs.directory import RunDir
+from orchestrate.runs.plan import BenchmarkPlan, SubmitPlan
+from orchestrate.runs.submissions import Submission, read_submissions
 
 #: Bytes read from the end of a file for its last lines.
 _TAIL_BYTES: Final = 256 << 10

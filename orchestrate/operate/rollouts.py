@@ -9,12 +9,12 @@ from pathlib import Path
 
 from collector.artifacts import RunArtifacts
 from collector.errors import NotFoundError, RequestError
-from collector.moves import read_moved
+from collector.formats.moves import read_moved
 from collector.settings import RetrySettings
-from collector.timeline import Timeline, timeline_of
+from collector.timeline.reading import Timeline, timeline_of
 from orchestrate.config.load import settings_of
-from orchestrate.plan import BenchmarkPlan
-from orchestrate.rundir import RunDir, read_plan
+from orchestrate.runs.directory import RunDir, read_plan
+from orchestrate.runs.plan import BenchmarkPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 
 from collector.errors import UnavailableError
 from orchestrate.operate.jobs import RunJob
-from orchestrate.plan import SubmitPlan
+from orchestrate.runs.plan import SubmitPlan
 from orchestrate.scheduler import ASK_TIMEOUT_S, scrubbed_environment
 
 #: Job ids on one command line.

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from collector.artifacts import RunArtifacts
 from collector.errors import LockHeldError
-from collector.lock import Holder, is_held, read_holder
-from collector.unlock import explain_unlock, unlock
+from collector.shard.lock import Holder, is_held, read_holder
+from collector.shard.unlock import explain_unlock, unlock
 from orchestrate.operate.jobs import jobs_of
-from orchestrate.rundir import RunDir, read_plan
+from orchestrate.runs.directory import RunDir, read_plan
 from orchestrate.scheduler import JobFact, Knowledge
 
 

@@ -12,18 +12,18 @@ from datetime import datetime
 
 from pydantic import Field
 
-from collector import events
 from collector.artifacts import RunArtifacts
-from collector.codes import Code
 from collector.errors import GymEvalError
-from collector.events import Event, Failed, Migrated, SessionEnded, SessionStarted
-from collector.history import History
-from collector.inventory import line_blocks
-from collector.moves import read_moved
+from collector.formats import events
+from collector.formats.events import Event, Failed, Migrated, SessionEnded, SessionStarted
+from collector.formats.inventory import line_blocks
+from collector.formats.moves import read_moved
 from collector.settings import StrictModel
+from collector.state.codes import Code
+from collector.state.history import History
 from orchestrate.operate.accounting import JobRun, job_runs
-from orchestrate.rundir import RunDir, read_plan
-from orchestrate.submissions import Submission, read_submissions
+from orchestrate.runs.directory import RunDir, read_plan
+from orchestrate.runs.submissions import Submission, read_submissions
 
 
 class BenchmarkWaste(StrictModel):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from merge.figures import mean_of, quantile
+from merge.metrics.figures import mean_of, quantile
 
 _BINS: Final = 20
 #: Values up to this quantile share the bins; a single outlier would push all others into the first one.

@@ -12,9 +12,9 @@ from xml.etree.ElementTree import Element
 
 from markupsafe import Markup
 
-from collector.coverage import Coverage
 from collector.errors import RequestError
 from collector.outcomes import RolloutState
+from collector.state.coverage import Coverage
 from orchestrate.report.bins import Distribution, ticks
 from orchestrate.report.sessions import SessionSpan
 

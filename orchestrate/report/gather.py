@@ -12,14 +12,14 @@ from typing import Any
 
 from collector import jsonl
 from collector.artifacts import RunArtifacts
-from collector.counted import counted
-from collector.coverage import Coverage, total
 from collector.errors import GymEvalError
-from collector.manifest import read_manifest
+from collector.formats.manifest import read_manifest
 from collector.settings import RetrySettings
-from collector.store import RolloutStore
-from merge.partial import is_current
-from merge.receipt import read_receipt
+from collector.shard.store import RolloutStore
+from collector.state.coverage import Coverage, total
+from collector.text.counted import counted
+from merge.publication.partial import is_current
+from merge.publication.receipt import read_receipt
 from orchestrate.config.load import settings_of
 from orchestrate.counted_under import retry_of
 from orchestrate.health import runs_in
@@ -27,7 +27,7 @@ from orchestrate.named import named
 from orchestrate.report.samples import FailureExample, RowFigures, failures_in, figures_of, row_files
 from orchestrate.report.sessions import SessionSpan, spans_of
 from orchestrate.rollout_rows import check_rollouts
-from orchestrate.rundir import RunDir, read_plan
+from orchestrate.runs.directory import RunDir, read_plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from collector.counted import counted
-from collector.coverage import Coverage
 from collector.outcomes import RolloutState
-from merge.figures import mean_of
+from collector.state.coverage import Coverage
+from collector.text.counted import counted
 from merge.health.checks import Verdict
+from merge.metrics.figures import mean_of
 from orchestrate.report import charts
 from orchestrate.report.bins import Distribution, distribute, short
 from orchestrate.report.gather import BenchmarkFacts, RunFacts, ShardFacts, each_failure

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
-from collector import jsonl, rows
+from collector import jsonl
 from collector.artifacts import RunArtifacts
+from collector.formats import rows
 from collector.outcome_checks import is_reward
-from collector.store import RolloutStore
+from collector.shard.store import RolloutStore
 from orchestrate.report.text import plain
 
 #: Examples of each kind of failure, and of answers.

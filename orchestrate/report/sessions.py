@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from collector import events
-from collector.events import SessionEnded, SessionStarted, Success
-from collector.inventory import line_blocks
+from collector.formats import events
+from collector.formats.events import SessionEnded, SessionStarted, Success
+from collector.formats.inventory import line_blocks
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from collector.visible import visible
+from collector.text.visible import visible
 
 #: Characters shown of one text; a page must stay readable whatever a model wrote.
 LIMIT: Final = 600

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector import jsonl, row_lines, rows
+from collector import jsonl
 from collector.agents.chat_reply import answer_of
 from collector.agents.openai_responses import answer_in
+from collector.formats import row_lines, rows
 from collector.outcomes import Answer, Completed, Verdict
 
 ROW = {"_ng_task_index": 0, "_ng_rollout_index": 0, "responses_create_params": {"input": "?"}}

@@ -12,7 +12,7 @@ from collector.agents.base import AGENTS
 from collector.agents.probe import ProbeResult, probe
 from collector.errors import ConfigError
 from collector.outcomes import Answer, Delivery, Failure, FailureClass, FailureKind
-from collector.prepare import make_agent
+from collector.preparation.prepare import make_agent
 from collector.settings import RetrySettings, RunSettings, Timeouts
 from tests.support.model_server import ModelServer
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from collector import jsonl
+from collector.formats.record import Attempt, Record, record
 from collector.outcomes import Answer, Completed, Failure, FailureClass, Verdict
-from collector.record import Attempt, Record, record
 from collector.session import ShardSession
 from collector.stop import StopReason, StopRequest
 

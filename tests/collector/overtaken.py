@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from collector.errors import FencedError, RefusedError
-from collector.lock import is_held
+from collector.shard.lock import is_held
 from tests.collector.overtaken_cases import CASES, Case
 from tests.collector.points import Sweep, Tried
 from tests.support import testkit

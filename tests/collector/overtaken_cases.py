@@ -12,7 +12,7 @@ import orjson
 
 from collector.artifacts import RunArtifacts
 from collector.settings import RunSettings
-from collector.store import RolloutStore
+from collector.shard.store import RolloutStore
 from tests.collector.regrading import regrade
 from tests.collector.reverify_sweep import a_run, judged
 from tests.collector.shards import asked, fill, recorded, rollout_ids, rows_of, settings_for, states, write_dataset

@@ -11,19 +11,19 @@ from typing import Any
 
 import orjson
 
-from collector import events
 from collector.artifacts import RunArtifacts
 from collector.collect import CollectResult
-from collector.lock import ShardLock
-from collector.materialize import materialize
+from collector.formats import events
+from collector.formats.record import Attempt, record
+from collector.formats.rows import parse_stamp
 from collector.outcomes import Answer, Completed, Failure, FailureClass, FailureKind, Stage, Verdict
-from collector.prepare import make_verifier, new_manifest, prepare_shard, validate_rows
-from collector.record import Attempt, record
+from collector.preparation.materialize import materialize
+from collector.preparation.prepare import make_verifier, new_manifest, prepare_shard, validate_rows
 from collector.reverify.append import Judged, judge_again
 from collector.reverify.settings import ReverifySettings
-from collector.rows import parse_stamp
 from collector.session import JobFacts, ShardSession
 from collector.settings import RunSettings
+from collector.shard.lock import ShardLock
 from collector.stop import StopRequest
 from orchestrate.masked_config import publish_config
 from orchestrate.regrading import find_source, regrade_here, settings_for

@@ -12,14 +12,14 @@ import orjson
 
 from collector.artifacts import RunArtifacts
 from collector.collect import CollectResult, collect
-from collector.inventory_repair import restore_inventory
-from collector.lock import ShardLock
-from collector.materialize import materialize
-from collector.prepare import new_manifest, prepare_shard
+from collector.preparation.inventory_repair import restore_inventory
+from collector.preparation.materialize import materialize
+from collector.preparation.prepare import new_manifest, prepare_shard
 from collector.session import JobFacts
 from collector.settings import RetrySettings, RunSettings
+from collector.shard.lock import ShardLock
+from collector.shard.store import RolloutStore
 from collector.stop import StopRequest
-from collector.store import RolloutStore
 
 RUN_ID = "0" * 32
 

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 from collector.artifacts import RunArtifacts
-from collector.store import RolloutStore
+from collector.shard.store import RolloutStore
 from tests.collector.points import Sweep, Tried
 from tests.collector.shards import asked, attempt_of, fill, recorded, rollout_ids, rows_of, settings_for, write_dataset
 from tests.support import testkit

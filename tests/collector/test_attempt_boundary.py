@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from collector import events, jsonl, rows
+from collector import jsonl
 from collector.agents.base import Agent, AgentSettings
 from collector.artifacts import RunArtifacts
-from collector.attempt import run_attempt
 from collector.errors import DatasetError
+from collector.formats import events, rows
+from collector.formats.record import Attempt, Record, record
+from collector.loop.attempt import run_attempt
 from collector.outcomes import Answer, Completed, Failure, Verdict
-from collector.record import Attempt, Record, record
 from collector.verifiers.base import Verifier, VerifierSettings
 from tests.collector.shards import fill, rows_of, settings_for, states, write_dataset
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from collector.artifacts import RunArtifacts
-from collector.inventory import Inventory
+from collector.formats.inventory import Inventory
 from tests.collector.shards import asked, fill, rollout_ids, rows_of, settings_for, states, write_dataset
 
 

@@ -10,12 +10,12 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from collector.coverage import count
-from collector.events import Dispatched, Event, Failed, OmittedEvent, SessionStarted, Success
-from collector.history import History
-from collector.retry import is_exhausted_by_interruption, is_suspect, is_terminal, may_dispatch, state_under
+from collector.formats.events import Dispatched, Event, Failed, OmittedEvent, SessionStarted, Success
 from collector.settings import RetrySettings
-from collector.store import RolloutStore
+from collector.shard.store import RolloutStore
+from collector.state.coverage import count
+from collector.state.history import History
+from collector.state.retry import is_exhausted_by_interruption, is_suspect, is_terminal, may_dispatch, state_under
 from tests.collector.shards import RUN_ID, prepare, settings_for, write_dataset
 
 ROLLOUTS = 5

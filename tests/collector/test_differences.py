@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.differences import differences, flatten
+from collector.formats.differences import differences, flatten
 
 NUMBER = {"type": "number", "rel_tol": 0.0, "markers": ["####"]}
 EXACT = {"type": "exact_match", "strip": True}

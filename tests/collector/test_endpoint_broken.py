@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from collector.artifacts import RunArtifacts
-from collector.breaker import CircuitBreaker
 from collector.errors import UnavailableError
+from collector.loop.breaker import CircuitBreaker
 from collector.outcomes import Answer, Completed, Delivery, Failure, FailureClass, FailureKind, Stage, Verdict
-from collector.store import RolloutStore
+from collector.shard.store import RolloutStore
 from tests.collector.shards import asked, fill, settings_for, states, write_dataset
 
 DONE = Completed(answer=Answer(response={}, text="x"), verdict=Verdict(reward=1.0))

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from collector.commit import Entry, GroupCommitter
-from collector.events import SessionEnded
+from collector.commit import GroupCommitter
+from collector.formats.events import SessionEnded
+from collector.journal import Entry
 
 ENTRY = Entry(SessionEnded(run_id="r", session=0, seq=-1, at="", reason="x"))
 

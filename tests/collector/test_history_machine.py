@@ -17,12 +17,12 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from collector.artifacts import RunArtifacts
 from collector.collect import collect
 from collector.errors import FencedError, LockHeldError
-from collector.lock import ShardLock
-from collector.retry import pending
 from collector.session import JobFacts, ShardSession
 from collector.settings import RetrySettings
+from collector.shard.lock import ShardLock
+from collector.shard.store import RolloutStore
+from collector.state.retry import pending
 from collector.stop import StopRequest
-from collector.store import RolloutStore
 from tests.collector.machine_model import FINAL, STATES, Known, StopAfter, record_of
 from tests.collector.shards import asked, prepare, rows_of, settings_for, write_dataset
 
@@ -190,7 +190,7 @@ class ShardMachine(RuleBasedStateMachine):
         before = self._content()
         ghost, self.ghost = self.ghost, None
         if in_time:
-            ghost._writer.check = lambda: None
+            ghost._journal.check = lambda: None
         try:
             self.run(self._do(ghost, act))
         except FencedError:

@@ -13,10 +13,10 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 import collector
-from collector.codes import Place
-from collector.events import Dispatched, Event, Failed, OmittedEvent, SessionEnded, SessionStarted, Success
-from collector.history import History
-from collector.scores import Scores
+from collector.formats.events import Dispatched, Event, Failed, OmittedEvent, SessionEnded, SessionStarted, Success
+from collector.state.codes import Place
+from collector.state.history import History
+from collector.state.scores import Scores
 
 ROLLOUTS = 3
 INDEX = {f"{n}-0": n for n in range(ROLLOUTS)}

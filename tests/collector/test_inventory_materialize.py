@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from collector.errors import DatasetError, GymEvalError, NoTasksError, NotFoundError
-from collector.materialize import materialize
-from collector.prepare import validate_rows
+from collector.preparation.materialize import materialize
+from collector.preparation.prepare import validate_rows
 from tests.collector.shards import settings_for
 
 ROW = b'{"responses_create_params":{"input":"?"},"n":%d}\n'

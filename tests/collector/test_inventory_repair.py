@@ -8,11 +8,11 @@ import pytest
 
 from collector.artifacts import RunArtifacts
 from collector.errors import BrokenInventoryError, RefusedError
-from collector.inventory import digest_of_lines
-from collector.inventory_repair import restore_inventory
-from collector.manifest import ShardPlace
-from collector.materialize import materialize
-from collector.prepare import new_manifest, prepare_shard
+from collector.formats.inventory import digest_of_lines
+from collector.formats.manifest import ShardPlace
+from collector.preparation.inventory_repair import restore_inventory
+from collector.preparation.materialize import materialize
+from collector.preparation.prepare import new_manifest, prepare_shard
 from collector.settings import RunSettings
 from tests.collector.shards import asked, fill, prepare, settings_for, states, write_dataset
 

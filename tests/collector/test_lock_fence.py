@@ -13,10 +13,10 @@ import pytest
 from collector.artifacts import RunArtifacts
 from collector.collect import collect
 from collector.errors import FencedError, LockHeldError
-from collector.lock import ShardLock, is_held, read_holder
-from collector.lock_backends import hold_for
 from collector.session import JobFacts
 from collector.settings import RunSettings
+from collector.shard.lock import ShardLock, is_held, read_holder
+from collector.shard.lock_backends import hold_for
 from collector.stop import StopRequest
 from tests.collector.shards import asked, fill, prepare, settings_for, write_dataset
 

@@ -17,14 +17,14 @@ import pytest
 from collector import durable, jsonl
 from collector.artifacts import RunArtifacts
 from collector.errors import FencedError
-from collector.events import Dispatched, Success, encode
-from collector.lock import ShardLock, break_lock
-from collector.lock_backends import LockBackend
+from collector.formats.events import Dispatched, Success, encode
+from collector.formats.record import Attempt, record
 from collector.outcomes import Answer, Completed, Verdict
-from collector.record import Attempt, record
 from collector.session import JobFacts, ShardSession
 from collector.settings import RunSettings
-from collector.store import RolloutStore
+from collector.shard.lock import ShardLock, break_lock
+from collector.shard.lock_backends import LockBackend
+from collector.shard.store import RolloutStore
 from tests.collector.shards import fill, prepare, recorded, settings_for, states, write_dataset
 from tests.collector.test_timeline import interrupt
 from tests.support import testkit

@@ -18,9 +18,9 @@ import pytest
 from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.errors import FencedError, LockHeldError, StorageError
-from collector.lock import ShardLock
 from collector.session import JobFacts, ShardSession
 from collector.settings import RunSettings
+from collector.shard.lock import ShardLock
 from tests.collector.shards import asked, fill, prepare, rollout_ids, rows_of, settings_for, states, write_dataset
 from tests.support import testkit
 
@@ -144,7 +144,7 @@ def test_a_journal_that_grows_while_it_is_read_is_somebody_elses(tmp_path: Path)
 _FORKS = """
 import os, sys, time
 from pathlib import Path
-from collector.lock import ShardLock
+from collector.shard.lock import ShardLock
 lock = ShardLock(Path(sys.argv[1])).__enter__()
 child = os.fork()
 if not child:

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from collector.errors import FencedError, LockHeldError
-from collector.lock import ShardLock, break_lock, is_held
-from collector.lock_backends import LockBackend, probe
+from collector.shard.lock import ShardLock, break_lock, is_held
+from collector.shard.lock_backends import LockBackend, probe
 from tests.support import testkit
 
 STRICT = LockBackend.STRICT_SOFT
 _HOLD = """
 import sys, time
 from pathlib import Path
-from collector.lock import ShardLock
-from collector.lock_backends import LockBackend
+from collector.shard.lock import ShardLock
+from collector.shard.lock_backends import LockBackend
 with ShardLock(Path(sys.argv[1]), backend=LockBackend.STRICT_SOFT, job_id="77_1"):
     print("held", flush=True)
     time.sleep(60)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from collector.budget import DispatchBudget
-from collector.codes import Past
+from collector.loop.budget import DispatchBudget
 from collector.outcomes import RolloutState
-from collector.retry import is_exhausted_by_interruption, may_dispatch, pause_s, state_under
 from collector.settings import RetrySettings
+from collector.state.codes import Past
+from collector.state.retry import is_exhausted_by_interruption, may_dispatch, pause_s, state_under
 from collector.stop import StopReason
 from tests.collector.shards import asked, fill, rollout_ids, settings_for, states, write_dataset
 

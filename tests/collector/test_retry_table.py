@@ -14,12 +14,12 @@ import orjson
 import pytest
 import uvloop
 
-from collector.attempt import run_attempt
-from collector.codes import Past
+from collector.loop.attempt import run_attempt
 from collector.outcomes import Answer, Completed, Failure, RolloutState, Verdict
-from collector.prepare import make_agent
-from collector.retry import may_dispatch
+from collector.preparation.prepare import make_agent
 from collector.settings import RetrySettings, RunSettings, Timeouts
+from collector.state.codes import Past
+from collector.state.retry import may_dispatch
 from collector.verifiers.base import Verifier, VerifierSettings
 from tests.agents.sockets import Peer, Wire, peer, reply
 

@@ -14,13 +14,13 @@ from typing import Any
 import orjson
 import pytest
 
-from collector.coverage import Coverage
 from collector.durable.names import temporary_name
 from collector.errors import CorruptArtifactError, IdentityError, NotFoundError, StorageError
 from collector.outcomes import Failure
-from collector.prepare import make_verifier
+from collector.preparation.prepare import make_verifier
 from collector.reverify.run import verifier_identity
 from collector.reverify.settings import ReverifySettings
+from collector.state.coverage import Coverage
 from collector.stop import StopReason
 from merge.command import merge_paths
 from orchestrate.regrading import append_here, find_source

@@ -13,7 +13,7 @@ from collector.errors import (
     IdentityError,
     RefusedError,
 )
-from collector.manifest import read_manifest
+from collector.formats.manifest import read_manifest
 from collector.reverify.output import prepare_output
 from merge.command import merge_paths
 from tests.collector.regrading import NUMBER, by_id, files_in, regrade, two_shards

@@ -15,9 +15,9 @@ from collector.errors import (
     LockHeldError,
     RefusedError,
 )
-from collector.lock import ShardLock
-from collector.manifest import read_manifest
+from collector.formats.manifest import read_manifest
 from collector.settings import RetrySettings
+from collector.shard.lock import ShardLock
 from merge.command import merge_paths
 from tests.collector.regrading import NUMBER, by_id, files_in, regrade, two_shards
 from tests.merge.build import answered, fill_all, plan

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.artifacts import RunArtifacts
-from collector.lock import ShardLock
 from collector.reverify.answers import Kind
 from collector.reverify.selection import Chooser, Mode
 from collector.reverify.source import candidates_in
 from collector.session import JobFacts, ShardSession
 from collector.settings import RetrySettings
-from collector.store import RolloutStore
+from collector.shard.lock import ShardLock
+from collector.shard.store import RolloutStore
 from tests.collector.regrading import one_attempt
 from tests.collector.shards import prepare, settings_for, write_dataset
 

@@ -11,7 +11,7 @@ import pytest
 from collector.agents.nemo_gym.head import forget
 from collector.artifacts import RunArtifacts
 from collector.errors import ConfigError, IdentityError, RefusedError, UnavailableError
-from collector.manifest import read_manifest
+from collector.formats.manifest import read_manifest
 from tests.collector.gym_grading import result_of, saved, server, write_files
 from tests.collector.regrading import append, by_id, prepared, regrade, write_history
 from tests.nemo.bench import NemoBench

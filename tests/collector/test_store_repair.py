@@ -11,7 +11,7 @@ import pytest
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError
 from collector.settings import RunSettings
-from collector.store import RolloutStore
+from collector.shard.store import RolloutStore
 from tests.collector.shards import asked, fill, rollout_ids, settings_for, states, write_dataset
 
 

@@ -8,7 +8,7 @@ import time
 import pytest
 import uvloop
 
-from collector.time_limit import TimeLimit
+from collector.loop.time_limit import TimeLimit
 
 
 async def _limited(limit_s: float, work_s: float) -> str:

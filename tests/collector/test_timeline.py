@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from collector.artifacts import RunArtifacts
-from collector.codes import Past
 from collector.errors import CorruptArtifactError, NotFoundError
-from collector.events import Success, encode
-from collector.lock import ShardLock
+from collector.formats.events import Success, encode
 from collector.outcomes import RolloutState
 from collector.session import JobFacts, ShardSession
 from collector.settings import RetrySettings
-from collector.timeline import Timeline, render, timeline_of
-from collector.timeline_words import next_step
+from collector.shard.lock import ShardLock
+from collector.state.codes import Past
+from collector.timeline.reading import Timeline, render, timeline_of
+from collector.timeline.words import next_step
 from tests.collector.shards import RUN_ID, fill, prepare, settings_for, write_dataset
 
 

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from collector.errors import LockHeldError, NotFoundError
-from collector.lock import ShardLock, is_held
-from collector.lock_backends import LockBackend
-from collector.unlock import explain_unlock, unlock
+from collector.shard.lock import ShardLock, is_held
+from collector.shard.lock_backends import LockBackend
+from collector.shard.unlock import explain_unlock, unlock
 from tests.support import testkit
 
 _DIE_HOLDING = """
 import os, signal, sys
 from pathlib import Path
-from collector.lock import ShardLock
-from collector.lock_backends import LockBackend
+from collector.shard.lock import ShardLock
+from collector.shard.lock_backends import LockBackend
 with ShardLock(Path(sys.argv[1]), backend=LockBackend.STRICT_SOFT, job_id="812_0") as lock:
     lock.describe_holder(3)
     os.kill(os.getpid(), signal.SIGKILL)

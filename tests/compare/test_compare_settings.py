@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from merge.compare_settings import Change
+from merge.compare.settings import Change
 
 
 def test_a_long_setting_is_cut_inside_its_quotes() -> None:

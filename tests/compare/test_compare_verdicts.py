@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from collector.errors import NotFoundError, RefusedError, RequestError
-from merge.compare import Comparison, Pairing, Verdict, compare
-from merge.compare_load import load_side
-from merge.gate import GateState, judge, parse_gate
-from merge.intervals import difference_interval, mean_interval
+from merge.compare.gate import GateState, judge, parse_gate
+from merge.compare.load import load_side
+from merge.compare.verdict import Comparison, Pairing, Verdict, compare
+from merge.metrics.intervals import difference_interval, mean_interval
 from orchestrate.cli.main import main
 from tests.compare.sides import write_side
 from tests.merge.build import answered, fill_all, plan

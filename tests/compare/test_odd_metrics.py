@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from collector.errors import CorruptArtifactError
-from merge.compare_load import load_side
+from merge.compare.load import load_side
 
 
 def entry() -> dict[str, Any]:

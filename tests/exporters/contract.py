@@ -21,8 +21,8 @@ from exporters.once import export_once
 from exporters.registry import EXPORTERS, load_run_exporter_class
 from exporters.tail import finish_benchmark
 from merge.command import merge_paths
-from merge.partial import partial_name
-from merge.receipt import read_receipt
+from merge.publication.partial import partial_name
+from merge.publication.receipt import read_receipt
 from tests.merge.build import Plan, answered, failed, fill, fill_all, plan, prepare_only
 
 #: So many attempts that a rollout that failed three times goes on.

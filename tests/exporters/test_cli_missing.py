@@ -15,7 +15,7 @@ from exporters.ledger import read_events
 from exporters.names import BUILTIN
 from orchestrate.cli import export_missing as command
 from orchestrate.cli.export import main
-from orchestrate.plan import BenchmarkPlan
+from orchestrate.runs.plan import BenchmarkPlan
 from tests.exporters.made_runs import merged_run
 from tests.orchestrate.yaml_problems import config, load
 

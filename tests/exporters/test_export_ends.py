@@ -122,7 +122,7 @@ def test_the_result_can_be_read_by_a_program(flags: list[str], capsys: pytest.Ca
 
 
 def test_an_export_of_a_file_imports_no_more_than_it_needs(flags: list[str], tmp_path: Path) -> None:
-    heavy = ["numpy", "hydra", "omegaconf", "yaml", "filelock", "submitit", "asyncio", "orchestrate.rundir"]
+    heavy = ["numpy", "hydra", "omegaconf", "yaml", "filelock", "submitit", "asyncio", "orchestrate.runs.directory"]
     code = (
         "import sys\nfrom orchestrate.cli.main import main\n"
         f"code = main({['eval', 'export', 'atif', '--session-id', 's', *flags]!r})\n"

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from collector.artifacts import RunArtifacts
-from collector.masked import MASK, masked_address
 from collector.settings import RunSettings
+from collector.text.masked import MASK, masked_address
 from orchestrate.masked_config import masked_yaml, publish_config
 
 PROBE = "hf_PROBE123"

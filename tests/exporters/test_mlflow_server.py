@@ -20,7 +20,7 @@ from exporters.source import read_figures
 from exporters.trackers.child import call
 from exporters.trackers.mlflow import MlflowExporter
 from exporters.trackers.package import Package, read_config
-from merge.receipt import file_sha256
+from merge.publication.receipt import file_sha256
 from tests.exporters.contract import ExporterContract
 from tests.exporters.made_runs import PROBE, merged_run
 from tests.exporters.mlflow_server import MlflowServer, values_of

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.coverage import Coverage
 from collector.outcomes import RolloutState
+from collector.state.coverage import Coverage
 from exporters.flatten import Flat, flatten_run, flatten_settings
 from exporters.source import RunFigures
 from exporters.trackers.mlflow import chunks

@@ -17,7 +17,7 @@ from collector.settings import RetrySettings
 from exporters import once
 from exporters.ledger import Ledger, read_events
 from exporters.tail import TailResult, finish_benchmark
-from merge.lock import waiting_lock
+from merge.publication.lock import waiting_lock
 from merge.tail import MergeState
 from tests.merge.build import Plan, answered, failed, fill, fill_all, plan
 

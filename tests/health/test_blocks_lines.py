@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from merge.health.blocks import read_blocks, read_extents
 from merge.health.run import check_health
+from merge.line_blocks import read_blocks, read_extents
 from tests.health.rows import response, row, verdicts, write
 
 

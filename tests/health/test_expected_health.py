@@ -13,7 +13,7 @@ from exporters.tail import finish_benchmark
 from merge.health.checks import Check
 from merge.health.run import HealthChoice, check_health, note_when_new
 from merge.health.slices import selections_of, stretches_of
-from merge.shards import read_shard
+from merge.inputs.shards import read_shard
 from tests.health.rows import digested, issues, row, verdicts, write
 from tests.merge.build import Plan, answered, failed, fill, fill_all, plan
 

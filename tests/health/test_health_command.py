@@ -86,7 +86,7 @@ def test_a_run_is_followed_by_a_check_unless_it_is_switched_off(is_on: bool, tmp
 
 def test_a_check_of_a_file_imports_no_more_than_it_needs(tmp_path: Path) -> None:
     (tmp_path / "r.jsonl").write_text('{"_ng_task_index": 0, "_ng_rollout_index": 0}\n')
-    heavy = ["numpy", "hydra", "omegaconf", "yaml", "submitit", "asyncio", "orchestrate.rundir"]
+    heavy = ["numpy", "hydra", "omegaconf", "yaml", "submitit", "asyncio", "orchestrate.runs.directory"]
     code = (
         "import sys\nfrom orchestrate.cli.main import main\n"
         f"code = main({['eval', 'health-check', str(tmp_path / 'r.jsonl')]!r})\n"

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from collector import jsonl, rows
+from collector import jsonl
 from collector.artifacts import RunArtifacts
-from collector.events import OmittedEvent
-from collector.inventory import digest_of_lines
-from collector.lock import ShardLock
-from collector.manifest import Manifest, ShardPlace, digest_of
+from collector.formats import rows
+from collector.formats.events import OmittedEvent
+from collector.formats.inventory import digest_of_lines
+from collector.formats.manifest import Manifest, ShardPlace, digest_of
+from collector.formats.record import Attempt, record
 from collector.outcomes import Answer, Completed, Failure, Omitted, Verdict
-from collector.prepare import prepare_shard
-from collector.record import Attempt, record
+from collector.preparation.prepare import prepare_shard
 from collector.session import JobFacts, ShardSession
+from collector.shard.lock import ShardLock
 
 Outcome: TypeAlias = Completed | Failure | Omitted | None
 CONFIG: dict[str, Any] = {"agent": {"type": "openai_chat"}, "verifier": {"type": "exact_match"}, "policy_model_name": "m"}

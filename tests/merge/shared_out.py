@@ -18,8 +18,11 @@ from typing import Any
 
 from collector.durable import StagedFile
 from collector.errors import GymEvalError
-from merge import aggregate, publish, read_shards, row_blocks
+from merge import aggregate
 from merge.command import merge_paths
+from merge.inputs import read_shards
+from merge.publication import publish
+from merge.rows import blocks as row_blocks
 
 
 def main(source: str, target: str, upset: str = "") -> None:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user
 
 FIND = """
 import os, sys
-from merge.sources import find_runs
+from merge.inputs.sources import find_runs
 os.setgroups([]); os.setgid(48210); os.setuid(48211)
 for _ in range(2):
     print(len(find_runs(sys.argv[1:])))

@@ -11,8 +11,8 @@ import pytest
 from collector.artifacts import RunArtifacts
 from collector.outcomes import Failure, Omitted
 from merge.command import MergeReport, merge_paths
-from merge.counting import Counting
-from merge.generation import Reporting
+from merge.metrics.counting import Counting
+from merge.publication.generation import Reporting
 from tests.merge.build import Outcome, Plan, answered, fill_all, plan
 
 

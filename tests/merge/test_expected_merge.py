@@ -14,8 +14,8 @@ from collector.artifacts import RunArtifacts
 from collector.errors import RefusedError
 from collector.outcomes import Failure
 from merge.command import merge_paths
-from merge.counting import Counting
-from merge.generation import Reporting
+from merge.metrics.counting import Counting
+from merge.publication.generation import Reporting
 from tests.merge.build import Plan, answered, fill_all, plan
 from tests.merge.legacy_files import asked, failure, row, write
 

@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.artifacts import RunArtifacts
-from collector.scores import Scores, exact_sum
+from collector.state.scores import Scores, exact_sum
 from merge.command import merge_paths
-from merge.figures import deviation, mean_of, quantile, summarize
-from merge.groups import group_metrics
-from merge.intervals import difference_interval
-from merge.row_blocks import RowBlock
-from merge.row_numbers import NumberReader, RowNumbers
-from merge.table import RowTable
+from merge.metrics.figures import deviation, mean_of, quantile, summarize
+from merge.metrics.groups import group_metrics
+from merge.metrics.intervals import difference_interval
+from merge.metrics.table import RowTable
+from merge.rows.blocks import RowBlock
+from merge.rows.numbers import NumberReader, RowNumbers
 from orchestrate.cli.compare import main as compare
 from orchestrate.cli.report import main as report
 from orchestrate.report.bins import distribute

@@ -12,9 +12,9 @@ from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError, IncompleteError, NoTasksError, RefusedError
 from collector.outcomes import RolloutState
 from merge.command import merge_paths
-from merge.counting import Counting
-from merge.generation import Reporting
-from merge.projection_check import ProjectionState, check_projection
+from merge.metrics.counting import Counting
+from merge.publication.generation import Reporting
+from merge.publication.projection_check import ProjectionState, check_projection
 from orchestrate.cli.aggregate import main as aggregate
 from tests.merge.build import answered, fill_all, plan
 from tests.merge.legacy_files import asked, failure, lines, row, write

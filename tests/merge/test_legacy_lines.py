@@ -76,7 +76,7 @@ def test_files_cut_anywhere_are_read_as_in_one_piece(tmp_path: Path, monkeypatch
     )
     path.write_bytes(path.read_bytes() + b'{"torn')
     whole = merge_paths([path], tmp_path / "whole.jsonl")
-    monkeypatch.setattr("merge.legacy_files._SHARE", size)
+    monkeypatch.setattr("merge.legacy.files._SHARE", size)
 
     parts = merge_paths([path], tmp_path / "parts.jsonl")
 

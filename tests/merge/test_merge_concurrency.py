@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from collector.artifacts import RunArtifacts
-from merge.projection_check import ProjectionState, check_projection
+from merge.publication.projection_check import ProjectionState, check_projection
 from tests.merge import jobs
 from tests.merge.build import answered, fill_all, plan
 

@@ -11,8 +11,8 @@ import pytest
 from collector.artifacts import RunArtifacts
 from collector.errors import ConfigError
 from merge.command import merge_paths
-from merge.generation import Reporting
-from merge.projection_check import ProjectionState, check_projection
+from merge.publication.generation import Reporting
+from merge.publication.projection_check import ProjectionState, check_projection
 from orchestrate.cli.main import main
 from tests.merge.build import Plan, answered, fill, fill_all, plan, prepare_only
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from merge.command import merge_paths
-from merge.generation import Reporting
+from merge.publication.generation import Reporting
 from tests.merge.build import Plan, answered, failed, fill_all, plan
 
 LEVELS = ["easy", "hard", None]

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from collector import jsonl, rows
+from collector import jsonl
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError
+from collector.formats import rows
 from exporters.base import ExportState
 from exporters.direct import export_run
 from merge.command import merge_paths
-from merge.generation import Reporting
+from merge.publication.generation import Reporting
 from tests.merge.build import answered, fill_all, plan
 from tests.merge.legacy_files import asked, failure, lines, row, write
 

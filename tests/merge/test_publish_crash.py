@@ -9,7 +9,7 @@ import pytest
 
 from collector.artifacts import RunArtifacts
 from merge.command import merge_paths
-from merge.projection_check import ProjectionState, check_projection
+from merge.publication.projection_check import ProjectionState, check_projection
 from tests.merge import jobs
 from tests.merge.build import Plan, answered, fill, fill_all, plan, prepare_only
 

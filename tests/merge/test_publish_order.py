@@ -17,12 +17,12 @@ from collector.durable import StagedFile
 from collector.errors import CorruptArtifactError, RefusedError, UnavailableError
 from collector.outcomes import Omitted
 from collector.settings import RetrySettings
-from merge import publish
 from merge.command import merge_paths
-from merge.projection_check import ProjectionState, check_projection
-from merge.publish import Part, publish_parts
-from merge.row_blocks import read_rows
-from merge.shards import read_shard
+from merge.inputs.shards import read_shard
+from merge.publication import publish
+from merge.publication.projection_check import ProjectionState, check_projection
+from merge.publication.publish import Part, publish_parts
+from merge.rows.blocks import read_rows
 from tests.merge.build import Outcome, answered, failed, fill_all, plan
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from collector.errors import CorruptArtifactError
-from merge.receipt import InputRecord, OutputRecord, Receipt, parse_receipt, read_receipt
+from merge.publication.receipt import InputRecord, OutputRecord, Receipt, parse_receipt, read_receipt
 
 RECEIPT = Receipt(
     partial=True,

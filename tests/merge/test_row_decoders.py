@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from merge.row_blocks import RowBlock
-from merge.row_decoders import decode_any, exact_row
-from merge.row_numbers import PERFORMANCE, NumberReader
-from merge.table import RowTable
+from merge.metrics.table import RowTable
+from merge.rows.blocks import RowBlock
+from merge.rows.decoders import decode_any, exact_row
+from merge.rows.numbers import PERFORMANCE, NumberReader
 
 #: As text: what one program writes as 1 another writes as 1.0, and some in other digits.
 NUMBERS = st.sampled_from(

@@ -9,9 +9,9 @@ import pytest
 
 from collector.errors import CorruptArtifactError
 from collector.settings import RetrySettings
-from merge import row_blocks
-from merge.row_blocks import RowMemory, plan_stretches, read_stretch
-from merge.shards import ShardView, read_shard
+from merge.inputs.shards import ShardView, read_shard
+from merge.rows import blocks as row_blocks
+from merge.rows.blocks import RowMemory, plan_stretches, read_stretch
 from tests.merge.build import answered, fill_all, plan
 
 

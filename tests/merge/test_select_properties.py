@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.codes import Code
-from collector.history import History
-from merge.figures import pass_at, quantile, summarize
-from merge.row_blocks import RowBlock
-from merge.row_numbers import NumberReader
-from merge.select import OverlapError, key_of, merge_keys, repeat_of, select_rows, task_of
-from merge.table import RowTable
+from collector.state.codes import Code
+from collector.state.history import History
+from merge.inputs.select import OverlapError, key_of, merge_keys, repeat_of, select_rows, task_of
+from merge.metrics.figures import pass_at, quantile, summarize
+from merge.metrics.table import RowTable
+from merge.rows.blocks import RowBlock
+from merge.rows.numbers import NumberReader
 
 KEYS = st.lists(st.integers(0, 200), unique=True, max_size=40)
 

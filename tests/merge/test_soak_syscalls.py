@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from merge.command import merge_paths
-from merge.projection_check import ProjectionState, check_projection
+from merge.publication.projection_check import ProjectionState, check_projection
 from tests.merge.build import Plan, answered, failed, fill_all, plan
 from tests.support.requirements import require
 
@@ -52,7 +52,10 @@ FAULTS = {
 PROGRAM = """
 import sys
 from collector.durable import publication
-from merge import aggregate, publish, read_shards, row_blocks
+from merge import aggregate
+from merge.publication import publish
+from merge.inputs import read_shards
+from merge.rows import blocks as row_blocks
 from orchestrate.cli.main import main
 row_blocks._STRETCH, publication._MOST_BYTES = 6000, 2000
 if sys.argv[1] == "shared":
@@ -151,7 +154,7 @@ def test_a_merge_whose_system_calls_fail_says_so_and_keeps_the_old_target_or_has
                 # The fault may meet the very write of the message, and a directory that cannot be synced is no error.
                 if done.returncode and call != "write" and os.strerror(getattr(errno, error)) not in done.stderr:
                     wrong[f"{fault}: unexplained: {done.stderr[-300:]}"] += 1
-                if not done.returncode and call != "write" and merge.target.read_bytes() != merge.new:
+                if not done.returncode and call != "write" and merge.publication.target.read_bytes() != merge.new:
                     wrong[f"{fault}: success without a result"] += 1
                 wrong.update(f"{fault}: {what}" for what in merge.wrong())
     print(json.dumps({"how": how, "points": points, "refused": refused, "wrong": wrong}))

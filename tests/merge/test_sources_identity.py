@@ -11,7 +11,7 @@ import pytest
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError, IdentityError, IncompleteError, NotFoundError, RefusedError
 from merge.command import merge_paths
-from merge.sources import find_runs, resolve_sources
+from merge.inputs.sources import find_runs, resolve_sources
 from tests.merge.build import CONFIG, Plan, answered, failed, fill, fill_all, plan, prepare_only
 
 

@@ -11,8 +11,8 @@ from collector.artifacts import RunArtifacts
 from collector.errors import NotFoundError, RefusedError
 from collector.outcomes import RolloutState
 from collector.settings import RetrySettings
-from merge.partial import published_at
-from merge.projection_check import ProjectionState, check_projection
+from merge.publication.partial import published_at
+from merge.publication.projection_check import ProjectionState, check_projection
 from merge.tail import MergeOutcome, MergeState, merge_when_final
 from tests.merge import jobs
 from tests.merge.build import Plan, answered, failed, fill, fill_all, plan, prepare_only

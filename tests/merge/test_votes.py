@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from merge import passes
-from merge.row_numbers import NO_ANSWER, NO_ROW
+from merge.metrics import passes
+from merge.rows.numbers import NO_ANSWER, NO_ROW
 
 VOTES = st.tuples(st.sampled_from([NO_ANSWER, NO_ROW, 5, 6, -3]), st.sampled_from([0.0, 1.0]))
 

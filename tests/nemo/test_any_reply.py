@@ -7,10 +7,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector import jsonl, rows
+from collector import jsonl
 from collector.agents.nemo_gym.reply import episode_outcome_of, outcome_of
+from collector.formats import rows
+from collector.formats.record import Attempt, record
 from collector.outcomes import Completed, Failure, Omitted, ServedBy
-from collector.record import Attempt, record
 from tests.support.nemo_stub import response_of
 
 ROW = {"_ng_task_index": 0, "_ng_rollout_index": 0, "expected": 5, "responses_create_params": {"input": "?"}}

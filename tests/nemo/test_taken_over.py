@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from collector.errors import RefusedError
-from collector.manifest import read_manifest
+from collector.formats.manifest import read_manifest
 from tests.nemo.bench import NemoBench
 from tests.support.nemo_stub import AGENT, ENVIRONMENT, NemoStub, response_of
 

@@ -15,9 +15,9 @@ import pytest
 
 from collector.artifacts import RunArtifacts
 from collector.errors import GymEvalError
-from collector.legacy import import_legacy
-from collector.manifest import Manifest
-from collector.store import RolloutStore
+from collector.formats.manifest import Manifest
+from collector.preparation.legacy import import_legacy
+from collector.shard.store import RolloutStore
 from exporters.registry import make_exporter
 from merge.command import merge_paths
 from merge.health.run import check_health

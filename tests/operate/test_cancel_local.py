@@ -13,8 +13,8 @@ import filelock
 import pytest
 
 from orchestrate.cli.main import main
-from orchestrate.job import _TERM_MARGIN_S
-from orchestrate.processes import started_at
+from orchestrate.jobs.job import _TERM_MARGIN_S
+from orchestrate.jobs.processes import started_at
 from tests.orchestrate.project import Project
 from tests.support.model_server import ModelServer
 from tests.support.processes import wait_for

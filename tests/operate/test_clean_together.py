@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from collector.errors import NotFoundError, RefusedError
-from collector.lock import ShardLock
+from collector.shard.lock import ShardLock
 from orchestrate.operate.clean import plan_removal, remove
-from orchestrate.run_lock import submit_lock
-from orchestrate.rundir import RunDir, read_plan
+from orchestrate.runs.directory import RunDir, read_plan
+from orchestrate.runs.lock import submit_lock
 from tests.orchestrate.project import Project
 from tests.support import testkit
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from collector.artifacts import RunArtifacts
-from collector.lock import ShardLock
 from collector.session import JobFacts, ShardSession
-from merge.partial import published_at
+from collector.shard.lock import ShardLock
+from merge.publication.partial import published_at
 from orchestrate.config.load import settings_of
-from orchestrate.plan import BenchmarkPlan
-from orchestrate.rundir import RunDir, read_plan
-from orchestrate.tail import finish_partly, is_finished
+from orchestrate.jobs.tail import finish_partly, is_finished
+from orchestrate.runs.directory import RunDir, read_plan
+from orchestrate.runs.plan import BenchmarkPlan
 from tests.orchestrate.project import Project
 
 pytestmark = pytest.mark.timeout(120)

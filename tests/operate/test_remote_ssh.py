@@ -176,8 +176,8 @@ def test_a_connection_cut_in_the_middle_is_settled_by_the_same_command(
 
 
 def test_a_script_cut_at_any_place_runs_nothing(tmp_path: Path) -> None:
-    from orchestrate.remote import submit_script
-    from orchestrate.ssh import LoginNode as Node
+    from orchestrate.remote.forward import submit_script
+    from orchestrate.remote.ssh import LoginNode as Node
 
     witness = tmp_path / "ran"
     node = Node("login", program=f"touch {witness}; true", directory=str(tmp_path))

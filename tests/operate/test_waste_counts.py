@@ -8,9 +8,9 @@ import orjson
 import pytest
 
 from collector.artifacts import RunArtifacts
-from collector.moves import Moved, publish_moved
+from collector.formats.moves import Moved, publish_moved
 from orchestrate.operate.waste import waste_of
-from orchestrate.rundir import RunDir
+from orchestrate.runs.directory import RunDir
 from tests.collector.shards import rows_of
 from tests.orchestrate.project import Project
 from tests.support import testkit

@@ -189,7 +189,7 @@ def test_unlock_refuses_an_owner_that_lives(project: Project) -> None:
 def test_unlock_frees_the_strict_lock_of_a_dead_owner(project: Project, tmp_path: Path) -> None:
     rollouts = tmp_path / "out" / "rollouts.jsonl"
     holding = (
-        "import os, sys; from pathlib import Path; from collector.lock import ShardLock, LockBackend;"
+        "import os, sys; from pathlib import Path; from collector.shard.lock import ShardLock, LockBackend;"
         "lock = ShardLock(Path(sys.argv[1]), backend=LockBackend.STRICT_SOFT); lock.__enter__(); os._exit(0)"
     )
     subprocess.run([sys.executable, "-c", holding, str(rollouts) + ".lock"], check=True, env=project.environment())

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from collector.manifest import digest_of
-from collector.prepare import experiment_of
+from collector.formats.manifest import digest_of
+from collector.preparation.prepare import experiment_of
 from orchestrate.config.load import load_config
 from tests.orchestrate.commands import SCORE, add, without_model
 from tests.orchestrate.project import Project, tree

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.errors import ConfigError
-from orchestrate.compose import compose_data, compose_file
-from orchestrate.yaml_file import is_literal
+from orchestrate.config.compose import compose_data, compose_file
+from orchestrate.config.yaml_file import is_literal
 
 TEXT = """
 _model: org/m

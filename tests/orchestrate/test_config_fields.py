@@ -12,14 +12,14 @@ from collector.settings import RunSettings, StrictModel
 from orchestrate.config.commands import placed
 from orchestrate.config.compute import LocalCompute
 from orchestrate.config.load import load_config, settings_of
+from orchestrate.config.service_command import command_of, model_name
 from orchestrate.config.services import CommandService, ExternalService, HealthCheck, VllmService
 from orchestrate.config.submit import Benchmark, Driver, Job, Prepare, Requeue, SubmitConfig
 from orchestrate.config.values import resolve_env
-from orchestrate.datasets import prepare_commands
-from orchestrate.requeue import JobRun, why_not_again
-from orchestrate.running_service import RunningService
-from orchestrate.service_command import command_of, model_name
-from orchestrate.services import group_of
+from orchestrate.jobs.requeue import JobRun, why_not_again
+from orchestrate.services.group import group_of
+from orchestrate.services.running import RunningService
+from orchestrate.submission.datasets import prepare_commands
 from tests.orchestrate.test_requeue_bounds import run as job_run
 
 CONFIG: dict[str, Any] = {

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from collector.errors import ConfigError
-from orchestrate.checks import check_loaded
 from orchestrate.config.nemo_gym import from_nemo_gym
+from orchestrate.submission.checks import check_loaded
 from tests.orchestrate.project import Project
 from tests.orchestrate.yaml_problems import WHERE, config, load, problem
 

@@ -11,8 +11,8 @@ from orchestrate.config.compute import SlurmCompute
 from orchestrate.config.load import load_config
 from orchestrate.executors.base import JobBatch, Unit
 from orchestrate.executors.slurm import SlurmArrays
-from orchestrate.plan import BenchmarkPlan, SubmitPlan
-from orchestrate.rundir import RunDir
+from orchestrate.runs.directory import RunDir
+from orchestrate.runs.plan import BenchmarkPlan, SubmitPlan
 
 #: How a submission gets to the login node; no job knows of it.
 ABOUT_THE_LOGIN_NODE = {"hostname", "remote_program", "remote_dir"}

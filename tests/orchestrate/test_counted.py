@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.counted import agreeing, counted
+from collector.text.counted import agreeing, counted
 from tests.orchestrate.project import Project
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from orchestrate.config.load import load_config
-from orchestrate.datasets import missing_datasets
+from orchestrate.submission.datasets import missing_datasets
 from tests.orchestrate.fake_slurm import FakeSlurm
 from tests.orchestrate.project import Project, tree
 from tests.support.processes import wait_for

@@ -9,7 +9,7 @@ import pytest
 
 from collector.errors import ConfigError
 from orchestrate.config.load import load_config
-from orchestrate.rundir import RunDir, read_plan
+from orchestrate.runs.directory import RunDir, read_plan
 from tests.orchestrate.fake_slurm import FakeSlurm
 from tests.orchestrate.fault_project import submit
 from tests.orchestrate.project import Project

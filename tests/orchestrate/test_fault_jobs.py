@@ -9,11 +9,11 @@ from urllib.parse import unquote
 
 import pytest
 
+from orchestrate.config.service_command import command_of
 from orchestrate.config.services import VllmService
 from orchestrate.config.values import slurm_time, walltime_seconds
 from orchestrate.names import slug
-from orchestrate.rundir import RunDir, read_plan
-from orchestrate.service_command import command_of
+from orchestrate.runs.directory import RunDir, read_plan
 from tests.orchestrate.fake_slurm import FakeSlurm
 from tests.orchestrate.fault_project import script, submit
 from tests.orchestrate.project import Project, tree

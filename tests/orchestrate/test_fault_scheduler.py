@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from orchestrate.plan import batches
+from orchestrate.runs.plan import batches
+from orchestrate.runs.submissions import ShardNeed, read_submissions, shard_needs
 from orchestrate.scheduler import SlurmScheduler
-from orchestrate.submissions import ShardNeed, read_submissions, shard_needs
 from tests.orchestrate.fake_slurm import ACCEPT, LIST, FakeSlurm
 from tests.orchestrate.fault_project import submit
 from tests.orchestrate.project import Project

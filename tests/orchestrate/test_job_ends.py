@@ -16,12 +16,12 @@ import pytest
 
 from collector import collect
 from collector.errors import ServiceError, UnavailableError
-from collector.lock import ShardLock
+from collector.shard.lock import ShardLock
 from collector.stop import StopReason, StopRequest
-from orchestrate.endpoint import Endpoint
-from orchestrate.job import Job
-from orchestrate.rundir import RunDir
-from orchestrate.services import ServiceGroup
+from orchestrate.jobs.job import Job
+from orchestrate.runs.directory import RunDir
+from orchestrate.services.endpoint import Endpoint
+from orchestrate.services.group import ServiceGroup
 from tests.orchestrate.project import Project, tree
 from tests.support import testkit
 from tests.support.processes import wait_for
@@ -82,7 +82,7 @@ def test_a_job_whose_shard_somebody_else_holds_touches_nothing(project: Project)
 
     with ShardLock(project.run_dir / "math" / "shards" / "0-of-1" / "rollouts.jsonl.lock"):
         before = tree(project.run_dir / "math")
-        done = python(project, f"from orchestrate.job import run_shard; run_shard({str(project.run_dir)!r}, 'math', '0')")
+        done = python(project, f"from orchestrate.jobs.job import run_shard; run_shard({str(project.run_dir)!r}, 'math', '0')")
         assert tree(project.run_dir / "math") == before
 
     assert done.returncode == 4, done.stderr
@@ -96,9 +96,9 @@ def test_the_outcome_is_told_rather_than_that_of_an_export(project: Project) -> 
 
     project.submit()
     wait_for(lambda: job_states(project) == {"GONE"}, 60)
-    run = "from orchestrate.job_finisher import Finisher; from orchestrate.processes import ProcessTable"
+    run = "from orchestrate.jobs.finisher import Finisher; from orchestrate.jobs.processes import ProcessTable"
     start = f"run = RunDir(Path({str(project.run_dir)!r})); Finisher(run, 'math', 't', scheduler=ProcessTable(run)).run()"
-    done = python(project, f"from pathlib import Path; from orchestrate.rundir import RunDir; {run}; {start}")
+    done = python(project, f"from pathlib import Path; from orchestrate.runs.directory import RunDir; {run}; {start}")
 
     assert "gym eval: math shard 0 of 1: nothing was measured" in project.logs()
     assert "NothingMeasuredError" in done.stderr
@@ -188,7 +188,7 @@ def test_a_service_that_ends_after_the_time_is_over_does_not_keep_the_job_from_t
         def given(*_: object, **__: object) -> ServiceGroup:
             return services
 
-        monkeypatch.setattr("orchestrate.job.group_of", given)
+        monkeypatch.setattr("orchestrate.jobs.job.group_of", given)
         await job._serve_and_collect()  # pyright: ignore[reportPrivateUsage]
         return job
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrate.config.compute import SlurmCompute
-from orchestrate.timing import warning_seconds
+from orchestrate.jobs.timing import warning_seconds
 from slurm_templates.render import JobScript, literal_path, render_flag, render_job
 
 GOLDEN = """\

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrate.job import run_shard
-from orchestrate.last_words import last_words
-from orchestrate.storage import storage_error
+from orchestrate.jobs.job import run_shard
+from orchestrate.jobs.storage import storage_error
+from orchestrate.status.last_words import last_words
 from tests.orchestrate.project import Project
 
 
@@ -80,7 +80,7 @@ def test_a_full_disk_while_a_shard_begins_ends_the_job_in_a_line(
     def full(_run: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("orchestrate.job.read_plan", full)
+    monkeypatch.setattr("orchestrate.jobs.job.read_plan", full)
 
     with pytest.raises(SystemExit, match="5"):
         run_shard("/runs/x", "math", "0")

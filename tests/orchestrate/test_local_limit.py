@@ -10,8 +10,8 @@ import pytest
 from collector.errors import ConfigError
 from orchestrate.config.load import load_config
 from orchestrate.executors.local import LocalProcesses
-from orchestrate.plan import BenchmarkPlan, SubmitPlan
-from orchestrate.rundir import RunDir
+from orchestrate.runs.directory import RunDir
+from orchestrate.runs.plan import BenchmarkPlan, SubmitPlan
 
 
 def check(shards: int, *, compute: dict[str, Any] | None = None, job: dict[str, Any] | None = None) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrate.processes import ProcessTable, local_job_id
-from orchestrate.rundir import RunDir
-from orchestrate.slots import local_slot
+from orchestrate.jobs.processes import ProcessTable, local_job_id
+from orchestrate.jobs.slots import local_slot
+from orchestrate.runs.directory import RunDir
 from tests.orchestrate.project import Project
 from tests.support.processes import wait_for
 

@@ -9,7 +9,7 @@ import pytest
 
 from collector.addresses import is_loopback
 from orchestrate.config.loopback import loopback_warning
-from orchestrate.export_settings import export_servers
+from orchestrate.submission.export_settings import export_servers
 from tests.orchestrate.fake_slurm import FakeSlurm
 from tests.orchestrate.project import Project, tree
 from tests.orchestrate.yaml_problems import config, load

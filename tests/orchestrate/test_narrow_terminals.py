@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from collector.coverage import Coverage
 from collector.outcomes import RolloutState
+from collector.state.coverage import Coverage
 from orchestrate.cli.status import as_text
 from orchestrate.cli.tables import noted, path_line, table, wrapped
-from orchestrate.remote_runs import RemoteRun, remember_remote
-from orchestrate.run_report import BenchmarkReport, RunReport, ShardReport
+from orchestrate.remote.runs import RemoteRun, remember_remote
 from orchestrate.scheduler import Knowledge
+from orchestrate.status.report import BenchmarkReport, RunReport, ShardReport
 from orchestrate.terminal import fitting
 from tests.compare.sides import write_side
 from tests.support.terminal import printed_on_terminal

@@ -16,12 +16,12 @@ from collector.errors import ConfigError, ServiceError
 from orchestrate.config.gpus import gpu_warning
 from orchestrate.config.load import load_config
 from orchestrate.config.pools import Placement, placements_of
+from orchestrate.config.service_command import command_of
 from orchestrate.config.services import CommandService, VllmService
 from orchestrate.doctor.cluster import check_cluster
 from orchestrate.operate.accounting import parse_sacct
-from orchestrate.placing import find_site
 from orchestrate.scheduler import leader_of
-from orchestrate.service_command import command_of
+from orchestrate.services.placing import find_site
 from tests.orchestrate.fake_slurm import FakeSlurm
 from tests.orchestrate.project import Project
 

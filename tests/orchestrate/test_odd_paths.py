@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from collector.settings import RunSettings
 from orchestrate.cli.main import main
-from orchestrate.rundir import RunDir
-from orchestrate.runindex import remember
+from orchestrate.runs.directory import RunDir
+from orchestrate.runs.index import remember
 from tests.merge.legacy_files import asked, row, write
 
 

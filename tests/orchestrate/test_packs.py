@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from orchestrate.rundir import RunDir
-from orchestrate.submissions import Submission, read_submissions
+from orchestrate.runs.directory import RunDir
+from orchestrate.runs.submissions import Submission, read_submissions
 from tests.orchestrate.fake_slurm import ACCEPT, FakeSlurm
 from tests.orchestrate.project import Project
 from tests.support.processes import wait_for

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrate.plan import batches, deal
+from orchestrate.runs.plan import batches, deal
 
 
 @given(st.integers(1, 300), st.integers(1, 40), st.text())

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from collector.coverage import Coverage
 from collector.outcomes import RolloutState
+from collector.state.coverage import Coverage
 from orchestrate.cli.tables import score_of
-from orchestrate.progress import LineProgress, Tally, in_words
+from orchestrate.jobs.progress import LineProgress, Tally, in_words
 from tests.orchestrate.project import Project
 from tests.support.model_server import ModelServer
 

@@ -10,8 +10,8 @@ import pytest
 
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError, IncompleteError
-from collector.recorded_retry import recorded_retry
 from collector.settings import RetrySettings
+from collector.state.recorded_retry import recorded_retry
 from exporters.source import is_partial, read_coverage
 from orchestrate.cli.aggregate import main as aggregate
 from orchestrate.cli.merge import main as merge

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from collector import events
 from collector.errors import ConfigError
-from orchestrate import requeue
+from collector.formats import events
 from orchestrate.config.submit import Requeue
 from orchestrate.config.values import duration_seconds
-from orchestrate.requeue import JobRun, read_job_runs, why_not_again
+from orchestrate.jobs import requeue
+from orchestrate.jobs.requeue import JobRun, read_job_runs, why_not_again
 from tests.orchestrate.fake_slurm import FakeSlurm
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

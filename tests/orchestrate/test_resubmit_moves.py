@@ -14,12 +14,12 @@ import pytest
 from collector.artifacts import RunArtifacts
 from collector.errors import GymEvalError, RefusedError
 from collector.settings import RetrySettings
-from collector.store import RolloutStore
-from merge.generation import plan_generation
-from merge.shards import read_shard
-from merge.sources import resolve_sources
-from orchestrate.resubmit import Wanted, resubmit
-from orchestrate.rundir import RunDir, read_plan
+from collector.shard.store import RolloutStore
+from merge.inputs.shards import read_shard
+from merge.inputs.sources import resolve_sources
+from merge.publication.generation import plan_generation
+from orchestrate.runs.directory import RunDir, read_plan
+from orchestrate.submission.resubmit import Wanted, resubmit
 from tests.orchestrate.fake_slurm import FakeSlurm
 from tests.orchestrate.project import Project, tree
 from tests.support import testkit
@@ -93,7 +93,7 @@ def test_live_jobs_keep_their_rollouts(submitted: Project, fake: FakeSlurm) -> N
 
 
 def test_a_held_lock_keeps_its_rollouts(submitted: Project, fake: FakeSlurm) -> None:
-    from collector.lock import ShardLock
+    from collector.shard.lock import ShardLock
 
     run = RunDir(submitted.run_dir)
     with ShardLock(run.shard(read_plan(run).benchmarks[0], 1).lock):
@@ -140,8 +140,8 @@ def test_a_merge_misses_a_generation_that_is_not_there(submitted: Project, fake:
 def test_every_crash_point_leaves_each_rollout_to_one_shard(
     submitted: Project, fake: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrate.submit_work.DEADLINE_S", -1.0)
-    monkeypatch.setattr("orchestrate.submit_work._LOOKS", (0.0,))
+    monkeypatch.setattr("orchestrate.submission.submit_work.DEADLINE_S", -1.0)
+    monkeypatch.setattr("orchestrate.submission.submit_work._LOOKS", (0.0,))
     run, saved = RunDir(submitted.run_dir), tmp_path / "saved"
     shutil.copytree(run.root, saved)
     total = run_in_fork(lambda: resubmit(run, Wanted(shards=2)), 0)[1]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrate.run_words import shards_in_words
-from orchestrate.rundir import RunDir, read_plan
+from orchestrate.runs.directory import RunDir, read_plan
 from tests.orchestrate.fake_slurm import FakeSlurm
 from tests.orchestrate.project import Project, tree
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from orchestrate import waiting
-from orchestrate.endpoint import Endpoint
-from orchestrate.service_waits import answers_line, waits_in, waits_line
+from orchestrate.services import waiting
+from orchestrate.services.endpoint import Endpoint
+from orchestrate.services.waits import answers_line, waits_in, waits_line
 from tests.orchestrate.project import Project
 from tests.support.model_server import ModelServer
 from tests.support.processes import wait_for

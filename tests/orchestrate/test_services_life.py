@@ -16,10 +16,10 @@ import pytest
 from collector.errors import ConfigError, ServiceError
 from collector.settings import RunSettings
 from orchestrate.config.services import CommandService, ExternalService
-from orchestrate.endpoint import Endpoint
-from orchestrate.ports import free_port, is_taken
-from orchestrate.readiness import ModelProbe
-from orchestrate.services import ServiceGroup, group_of
+from orchestrate.services.endpoint import Endpoint
+from orchestrate.services.group import ServiceGroup, group_of
+from orchestrate.services.ports import free_port, is_taken
+from orchestrate.services.readiness import ModelProbe
 from tests.orchestrate.project import SERVER, Project
 from tests.support.model_server import ModelServer
 from tests.support.processes import wait_for
@@ -218,7 +218,7 @@ def test_no_service_survives_the_sudden_death_of_its_job(tmp_path: Path) -> None
 import asyncio, os
 from pathlib import Path
 from orchestrate.config.services import CommandService
-from orchestrate.services import group_of
+from orchestrate.services.group import group_of
 command = "sleep 300 & echo $! $$ > {tmp_path}/pids; wait"
 service = CommandService.model_validate({{"type": "command", "command": command, "served_model_name": "m"}})
 async def main():

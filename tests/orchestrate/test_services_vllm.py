@@ -11,9 +11,9 @@ import pytest
 
 from collector.errors import ConfigError
 from orchestrate.config.load import load_config, settings_of
+from orchestrate.config.service_command import command_of
 from orchestrate.config.services import CommandService, VllmService
-from orchestrate.service_command import command_of
-from orchestrate.services import group_of
+from orchestrate.services.group import group_of
 from tests.orchestrate.project import Project
 from tests.support.processes import wait_for
 

@@ -12,9 +12,9 @@ from bench.status import make_run
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError
 from collector.settings import RetrySettings
-from collector.store import RolloutStore
-from orchestrate.rundir import read_plan
-from orchestrate.shard_facts import KnownShards
+from collector.shard.store import RolloutStore
+from orchestrate.runs.directory import read_plan
+from orchestrate.runs.shard_facts import KnownShards
 from tests.orchestrate.project import Project
 
 pytestmark = pytest.mark.timeout(120)

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from collector.coverage import Coverage
+from collector.state.coverage import Coverage
 from orchestrate.cli import wait
 from orchestrate.report.gather import gather
-from orchestrate.rundir import RunDir
+from orchestrate.runs.directory import RunDir
 from tests.orchestrate.fake_slurm import FakeSlurm
 from tests.orchestrate.project import Project
 
@@ -219,7 +219,7 @@ def test_a_wait_lasts_as_long_as_a_finisher_is_live(tmp_path: Path, monkeypatch:
     looks = [*[seen(finisher=True)] * 4, last := seen(finisher=False)]
     remaining = iter(looks)
     clock = itertools.count(100.0, 60.0)
-    monkeypatch.setattr("orchestrate.status.report", report)
+    monkeypatch.setattr("orchestrate.status.gather.report", report)
     monkeypatch.setattr("orchestrate.cli.wait.time.monotonic", lambda: next(clock))
 
     found: object = wait._until_over(RunDir(tmp_path), lambda _: None)  # pyright: ignore[reportPrivateUsage] - what is waited for, without its table

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from collector.errors import CorruptArtifactError
-from orchestrate.scheduler import JobFact, Knowledge
-from orchestrate.submissions import (
+from orchestrate.runs.submissions import (
     Failed,
     Outcome,
     Prepared,
@@ -22,6 +21,7 @@ from orchestrate.submissions import (
     read_submissions,
     shard_needs,
 )
+from orchestrate.scheduler import JobFact, Knowledge
 
 PREPARED = Prepared(at="2026-01-01T00:00:00+00:00", token="gym-a-1", benchmark="a", indexes=(0, 2), deadline=1700000000.0)
 SUBMITTED = Submitted(at="2026-01-01T00:00:01+00:00", token="gym-a-1", jobs={0: "12_0", 2: "12_1"})

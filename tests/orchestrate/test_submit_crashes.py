@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrate.compose import compose_file
+from orchestrate.config.compose import compose_file
 from orchestrate.config.load import load_config
-from orchestrate.rundir import RunDir, read_plan
-from orchestrate.submit import Submittal, gather, make_plan, submit
+from orchestrate.runs.directory import RunDir, read_plan
+from orchestrate.submission.submit import Submittal, gather, make_plan, submit
 from tests.orchestrate.fake_slurm import FakeSlurm
 from tests.orchestrate.project import Project
 from tests.support import testkit
@@ -47,8 +47,8 @@ def test_every_crash_point_leaves_something_that_the_next_submit_completes(
 ) -> None:
     project, fake, work = submitting
     # A batch whose answer was lost before the deadline stays open; here its time is over at once.
-    monkeypatch.setattr("orchestrate.submit_work.DEADLINE_S", -1.0)
-    monkeypatch.setattr("orchestrate.submit_work._LOOKS", (0.0,))
+    monkeypatch.setattr("orchestrate.submission.submit_work.DEADLINE_S", -1.0)
+    monkeypatch.setattr("orchestrate.submission.submit_work._LOOKS", (0.0,))
     done: list[Submittal] = []
     # How many disk calls there are differs from run to run (names are random, processes have their own pace): the end is a
     # child that lived.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.lock import ShardLock
+from collector.shard.lock import ShardLock
 from tests.orchestrate.project import Project, tree
 from tests.support.processes import heed_interrupts, wait_for
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrate.executors.submitit_local import DetachedLocalExecutor
-from orchestrate.refusals import explained, what_to_do
+from orchestrate.submission.refusals import explained, what_to_do
 from tests.orchestrate.fake_slurm import FakeSlurm
 from tests.orchestrate.project import Project, tree
 

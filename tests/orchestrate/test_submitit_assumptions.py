@@ -45,7 +45,7 @@ def test_a_pickle_holds_a_reference_and_texts_only(tmp_path: Path, fake: FakeSlu
     data = (tmp_path / "t" / "0.pkl").read_bytes()
 
     names = [arg for op, arg, _ in pickletools.genops(data) if op.name in {"SHORT_BINUNICODE", "BINUNICODE"}]
-    assert {"orchestrate.job", "run_shard", "math", "7", str(tmp_path)} <= set(names)
+    assert {"orchestrate.jobs.job", "run_shard", "math", "7", str(tmp_path)} <= set(names)
     assert len(data) < 1000
 
 

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collector.errors import ConfigError
-from orchestrate.compose import compose_file
+from orchestrate.config.compose import compose_file
 from orchestrate.config.load import load_config, settings_of
 from orchestrate.config.submit import SubmitConfig
-from orchestrate.services import group_of
+from orchestrate.services.group import group_of
 from tests.support.processes import wait_for
 
 #: What a YAML file, an environment and an argument list can hold at all; ${ begins an interpolation, as the manual says.

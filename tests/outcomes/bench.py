@@ -16,7 +16,7 @@ import orjson
 
 from collector.artifacts import RunArtifacts
 from collector.collect import CollectResult
-from collector.events import Success, encode
+from collector.formats.events import Success, encode
 from collector.settings import RunSettings
 from tests.collector import shards
 from tests.support import testkit

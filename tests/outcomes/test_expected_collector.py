@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from collector.events import Dispatched, SessionStarted, Success
-from collector.history import History
+from collector.formats.events import Dispatched, SessionStarted, Success
+from collector.state.history import History
 from tests.outcomes.bench import Bench
 from tests.support.model_server import ModelServer
 

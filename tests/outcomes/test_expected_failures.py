@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from collector import row_lines
 from collector.errors import CorruptArtifactError, RefusedError
+from collector.formats import row_lines
 from collector.outcomes import Failure
 from tests.outcomes.bench import Bench, row
 

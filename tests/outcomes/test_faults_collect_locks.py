@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from collector.errors import LockHeldError
-from collector.lock import ShardLock, is_held
+from collector.shard.lock import ShardLock, is_held
 from tests.outcomes.bench import Bench, environment
 from tests.support import testkit
 from tests.support.requirements import require
@@ -69,7 +69,7 @@ _FORKED = """
 import os, sys, time
 from pathlib import Path
 from collector.errors import FencedError
-from collector.lock import ShardLock
+from collector.shard.lock import ShardLock
 with ShardLock(Path(sys.argv[1])) as lock:
     if os.fork() == 0:
         Path(sys.argv[2]).write_text(str(os.getpid()))

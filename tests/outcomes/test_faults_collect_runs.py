@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.lock import is_held
+from collector.shard.lock import is_held
 from tests.outcomes.bench import Bench
 from tests.support.model_server import ModelServer
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from collector import jsonl
 from collector.artifacts import RunArtifacts
-from collector.lock import ShardLock
+from collector.formats.record import Attempt, record
 from collector.outcomes import Completed, Delivery, Failure
-from collector.prepare import prepare_shard
-from collector.record import Attempt, record
+from collector.preparation.prepare import prepare_shard
 from collector.session import JobFacts, ShardSession
+from collector.shard.lock import ShardLock
 from tests.merge.build import Plan, answered, plan
 
 BEGIN = datetime(2026, 1, 1, 8, tzinfo=UTC)

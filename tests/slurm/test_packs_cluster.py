@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from orchestrate.rundir import RunDir
-from orchestrate.submissions import read_submissions
+from orchestrate.runs.directory import RunDir
+from orchestrate.runs.submissions import read_submissions
 from tests.orchestrate.project import Project
 from tests.support.cluster import SlurmCluster
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from collector.settings import RetrySettings
-from collector.store import RolloutStore
-from orchestrate.rundir import RunDir, read_plan
+from collector.shard.store import RolloutStore
+from orchestrate.runs.directory import RunDir, read_plan
 from tests.orchestrate.project import Project
 from tests.support.cluster import SlurmCluster
 

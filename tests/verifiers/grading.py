@@ -8,7 +8,7 @@ from typing import Any
 import uvloop
 
 from collector.outcomes import Answer, Failure, Verdict
-from collector.prepare import make_verifier
+from collector.preparation.prepare import make_verifier
 from collector.settings import RunSettings
 from collector.verifiers.base import Verifier
 

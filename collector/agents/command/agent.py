@@ -11,11 +11,11 @@ from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self
 
 from pydantic import Field
 
-from collector import rows
 from collector.agents.base import Agent, AgentSettings
 from collector.agents.command.process import CommandProcess
 from collector.agents.command.result import last_words, read_result
 from collector.errors import ConfigError
+from collector.formats import rows
 from collector.outcomes import Answer, Completed, Delivery, Failure, FailureClass, FailureKind, Stage
 from collector.setting_kinds import Seconds
 from collector.settings import CONNECTION, REPORTING, RunSettings

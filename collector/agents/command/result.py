@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from collector import jsonl
-from collector.masked import without_secrets
 from collector.outcome_checks import is_reserved, is_reward
 from collector.outcomes import Verdict
+from collector.text.masked import without_secrets
 
 #: A result is a handful of numbers; more than this is something else.
 MOST_BYTES: Final = 1 << 20

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
-from collector import jsonl, rows
+from collector import jsonl
 from collector.agents.base import Agent, RowMaker
 from collector.agents.nemo_gym.head import checked_servers, running_servers
 from collector.agents.nemo_gym.identity import check_same, servers_identity
@@ -21,6 +21,7 @@ from collector.agents.nemo_gym.routing import is_materialized_task, target_of
 from collector.agents.nemo_gym.servers import AGENTS, ENVIRONMENTS, Server, Servers, attributed_agent, reference_name
 from collector.agents.nemo_gym.settings import NemoGymSettings
 from collector.agents.requests import Sender, unusable_reply
+from collector.formats import rows
 from collector.outcomes import Completed, Failure, Omitted, ServedBy
 from collector.prompt import load_prompt
 from collector.settings import RunSettings, Timeouts

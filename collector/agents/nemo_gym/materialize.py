@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from collector import rows
 from collector.agents.nemo_gym.head import checked_servers
 from collector.agents.nemo_gym.routing import Routed, check_pairing, is_materialized_task, repeats_of, route, unused_repeats
 from collector.agents.nemo_gym.servers import Servers
 from collector.agents.nemo_gym.settings import NemoGymSettings
 from collector.agents.nemo_gym.skills import skills_ref
 from collector.errors import DatasetError
+from collector.formats import rows
 from collector.prompt import messages_of, seeded
 from collector.settings import PromptConfig, RunSettings
 

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import msgspec
 
-from collector import rows
 from collector.agents.openai_responses import text_in
-from collector.failure_record import EpisodeFailure
+from collector.formats import rows
+from collector.formats.failure_record import EpisodeFailure
 from collector.outcome_checks import RESULT_KEYS, is_reward
 from collector.outcomes import (
     REASON_LIMIT,

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from collector import rows
 from collector.agents.nemo_gym.servers import AGENTS, ENVIRONMENTS, Server, Servers, agents_of, attributed_agent, reference_name
 from collector.agents.nemo_gym.settings import DEFAULT_KEY, NemoGymSettings
 from collector.errors import ConfigError
+from collector.formats import rows
 
 
 @dataclass(frozen=True, slots=True)

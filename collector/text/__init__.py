@@ -1,0 +1,1 @@
+"""Text for people: counted, harmless to a terminal, and without secrets."""

@@ -1,0 +1,1 @@
+"""The story of one rollout, as values and in words."""

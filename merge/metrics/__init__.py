@@ -1,0 +1,1 @@
+"""From columns of numbers to figures with what they rest on. Pure."""

@@ -1,0 +1,1 @@
+"""A run on a cluster that this machine reaches by ssh."""

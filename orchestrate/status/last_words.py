@@ -1,0 +1,70 @@
+"""Why jobs ended before their work was done: the error each of them wrote last, said once."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from collector.text.counted import counted
+
+if TYPE_CHECKING:
+    from orchestrate.runs.directory import RunDir
+    from orchestrate.runs.plan import BenchmarkPlan
+
+#: How a job begins the line that it ends with.
+_ERROR: Final = "gym eval: "
+#: How an error about one shard begins.
+_SHARD: Final = re.compile(r"(?P<benchmark>.+) shard \d+ of \d+: ")
+#: Bytes at a log's end in which that line is looked for.
+_TAIL: Final = 16_384
+#: Different reasons that are shown; more are counted.
+_MOST: Final = 3
+#: Logs that are read: reasons repeat themselves, and somebody waits.
+_FILES: Final = 200
+
+
+def reasons(run: RunDir, benchmark: BenchmarkPlan) -> list[str]:
+    """What jobs of ``benchmark`` that had it to themselves said last, then those that it shared with others."""
+    mine, shared = last_words(run.logs(benchmark)), last_words(run.logs(None), of=benchmark.name)
+    return list(dict.fromkeys([*mine, *shared]))
+
+
+def last_words(logs: Path, *, of: str | None = None) -> list[str]:
+    """The errors that each job log in ``logs`` ends with, newest first, equal ones once; at most three, then how many more.
+
+    With ``of`` those about shards of other benchmarks are left out: packed jobs end with one for each of their shards. Of very
+    many logs the newest are read.
+    """
+    files = sorted(logs.glob("job-*.log"), key=_age, reverse=True)[:_FILES]
+    said = list(dict.fromkeys(word for path in files for word in _errors_in(path) if _is_about(word, of)))
+    more = [f"and {counted(len(said) - _MOST, 'other reason')}"] if len(said) > _MOST else []
+    return said[:_MOST] + more
+
+
+def _age(path: Path) -> float:
+    # A log may be cleaned away between the two looks at it.
+    with suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
+
+
+def _is_about(word: str, benchmark: str | None) -> bool:
+    place = _SHARD.match(word)
+    return benchmark is None or place is None or place["benchmark"] == benchmark
+
+
+def _errors_in(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL))
+            text = file.read()
+    except OSError:
+        # One that cannot be read explains nothing, and hides no other.
+        return []
+    lines = text.decode("utf-8", errors="replace").splitlines()
+    # A job that ended well afterwards, after a requeue say, has nothing to explain.
+    said = takewhile(lambda line: line.startswith(_ERROR), (line for line in reversed(lines) if line.strip()))
+    return [line.removeprefix(_ERROR) for line in said][::-1]
