@@ -1,5 +1,8 @@
 """What a job's process runs: ``python -m orchestrate.entry FOLDER POSITION TOKEN``; hands over to submitit.
 
+``run_shard`` and ``run_finisher`` are what the pickles of jobs name. Neither they nor this module change their place: a job
+that was submitted before an upgrade finds them after it.
+
 The folder is opened and given to submitit by the number of its descriptor: submitit replaces ``%j`` and its like in the paths
 it is told, and a folder of the user's may contain them.
 """
@@ -24,6 +27,20 @@ def main(argv: list[str]) -> None:
     from submitit.core.submission import process_job  # noqa: PLC0415 - after the log level is set
 
     process_job(literal)
+
+
+def run_shard(run_dir: str, benchmark: str, index: str, *more: str) -> int:
+    """What a job does: its shards, as pairs of benchmark and index. Returns 0, or ends the process with another exit code."""
+    from orchestrate.jobs.job import run_shard as run  # noqa: PLC0415 - the submitting command names it and does not call it
+
+    return run(run_dir, benchmark, index, *more)
+
+
+def run_finisher(run_dir: str, benchmark: str, token: str) -> int:
+    """What the job that follows all others of a benchmark does. Returns 0, or ends the process with another exit code."""
+    from orchestrate.jobs.finisher import run_finisher as run  # noqa: PLC0415 - the same
+
+    return run(run_dir, benchmark, token)
 
 
 def _job_id() -> str:

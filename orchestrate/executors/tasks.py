@@ -14,8 +14,7 @@ from pathlib import Path
 import cloudpickle
 
 from collector import durable
-from orchestrate.jobs.finisher import run_finisher
-from orchestrate.jobs.job import run_shard
+from orchestrate.entry import run_finisher, run_shard
 
 # submitit configures logging to stdout at import unless it is told not to; results printed there would be polluted.
 os.environ.setdefault("SUBMITIT_LOG_LEVEL", "NOCONFIG")
