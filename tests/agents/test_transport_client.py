@@ -101,7 +101,7 @@ def test_more_requests_than_kept_connections_run_at_once_and_none_waits_for_a_sl
     exchanges = uvloop.run(scenario())
 
     assert all(isinstance(exchange, HttpReply) for exchange in exchanges)
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 15
 
 
 def test_many_tasks_that_share_handles_and_connections_each_get_their_own_reply() -> None:

@@ -74,7 +74,7 @@ def test_a_connection_that_never_opens_ends_at_the_connect_limit(full_backlog: i
     started = time.monotonic()
     failure = failure_of(uvloop.run(post(f"http://127.0.0.1:{full_backlog}/v1", Timeouts(connect_s=0.5))))
 
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 8
     assert failure.kind is FailureKind.TRANSPORT_UNREACHABLE
     assert failure.delivery is Delivery.NOT_SENT
     assert failure.phase is Phase.CONNECTING
@@ -98,7 +98,7 @@ def test_silence_after_the_request_is_a_timeout_that_was_possibly_delivered(time
     exchange, seen = uvloop.run(scenario())
     failure = failure_of(exchange)
 
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 8
     assert failure.kind is FailureKind.TRANSPORT_TIMEOUT
     assert failure.delivery is Delivery.POSSIBLY_DELIVERED
     assert failure.phase is Phase.WAITING

@@ -209,7 +209,7 @@ def test_a_service_that_ignores_sigterm_is_killed_after_its_grace(tmp_path: Path
     asyncio.run(up_and_down())
 
     assert not alive(int((tmp_path / "pid").read_text()))
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 9
 
 
 def test_no_service_survives_the_sudden_death_of_its_job(tmp_path: Path) -> None:

@@ -100,14 +100,14 @@ def test_c4_every_request_that_was_asked_for_is_in_flight_at_once(bench: Bench, 
 
 
 def test_c4_waiting_for_a_slot_is_no_part_of_a_request(bench: Bench, tmp_path: Path) -> None:
-    """Twelve tasks, two at a time, half a second each, and a limit of two seconds: nobody times out in the queue, or retries."""
+    """Twenty tasks, two at a time, half a second each, and a limit of four seconds: nobody times out in the queue, or retries."""
     with ModelServer(tmp_path, delay=0.5) as server:
-        bench.ask(server, *["x"] * 12)
+        bench.ask(server, *["x"] * 20)
 
-        coverage = bench.fill(num_samples_in_parallel=2, timeouts={"request_s": 2.0, "stall_s": 2.0}).coverage
+        coverage = bench.fill(num_samples_in_parallel=2, timeouts={"request_s": 4.0, "stall_s": 4.0}).coverage
 
-        assert (coverage.measured, coverage.attempts, server.stats()["max_in_flight"]) == (12, 12, 2)
-    assert all(event["elapsed_s"] < 2.0 for event in bench.events("success"))
+        assert (coverage.measured, coverage.attempts, server.stats()["max_in_flight"]) == (20, 20, 2)
+    assert all(event["elapsed_s"] < 4.0 for event in bench.events("success"))
 
 
 def test_c8_one_broken_task_of_each_sort_ends_nothing_but_itself(bench: Bench, model_server: ModelServer) -> None:

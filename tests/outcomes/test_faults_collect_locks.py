@@ -130,7 +130,7 @@ def test_d12_opening_a_shard_twice_in_one_process_fails_at_once(tmp_path: Path) 
     with ShardLock(tmp_path / "x.lock"), pytest.raises(LockHeldError), ShardLock(tmp_path / "x.lock"):
         pass
 
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 10
 
 
 _AS_USER = """

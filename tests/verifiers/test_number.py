@@ -130,7 +130,7 @@ def test_ten_megabytes_of_hostile_text_are_graded_at_once(text: str) -> None:
     started = time.monotonic()
     reward("number", text, expected_answer=5)
 
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
 
 
 @given(

@@ -71,7 +71,7 @@ async def odd_awaited(row: dict[str, Any], text: str, response: dict[str, Any]) 
 
 def sleeping(row: dict[str, Any], text: str, response: dict[str, Any]) -> float:
     del row, text, response
-    time.sleep(3)
+    time.sleep(40)
     return 1.0
 
 
@@ -152,7 +152,7 @@ def test_a_grader_that_does_not_end_fails_its_own_answer() -> None:
 
     assert isinstance(failure, Failure)
     assert "did not end within 0.2 s" in failure.reason
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 10
 
 
 def test_a_changed_grader_is_another_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
