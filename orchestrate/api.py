@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from collector import jsonl
+from collector.artifacts import RunArtifacts
 from collector.errors import NotFoundError, RequestError
 from collector.state.coverage import Coverage
 from orchestrate.config.compose import compose_data, compose_file
@@ -27,13 +28,14 @@ from orchestrate.remote.forward import node_of
 from orchestrate.runs.directory import RunDir, read_plan
 from orchestrate.runs.index import find_run, remember
 from orchestrate.status.gather import RunReport, report
+from orchestrate.status.over import Ending
 from orchestrate.submission.checks import check_loaded
 from orchestrate.submission.datasets import prepare_datasets
 from orchestrate.submission.export_settings import settled_exports
 from orchestrate.submission.submit import check_complete, gather, make_plan
 from orchestrate.submission.submit import submit as submit_plan
 
-#: Seconds without a live job after which nothing more is expected. A requeued job may be unlisted for a moment.
+#: Seconds without a live job or finisher after which nothing more is expected.
 _QUIET_S: Final = 6.0
 _PAUSE_S: Final = 2.0
 
@@ -105,14 +107,10 @@ class Run:
     def wait(self, timeout_s: float | None = None) -> RunReport:
         """The last report, when nothing more will happen; it may be incomplete. Raises TimeoutError after ``timeout_s``."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        quiet_since: float | None = None
+        ending = Ending(_QUIET_S)
         while True:
             found = self.status()
-            if found.is_settled:
-                return found
-            is_quiet = not (found.has_live_jobs or found.has_live_finisher)
-            quiet_since = (quiet_since or time.monotonic()) if is_quiet else None
-            if quiet_since is not None and time.monotonic() - quiet_since > _QUIET_S:
+            if ending.is_seen(found):
                 return found
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"{self.path}: not over within {timeout_s:g} s; its jobs go on")
@@ -145,7 +143,7 @@ class Run:
         """What the run's jobs spent on it, and where that went."""
         return waste_of(self.directory)
 
-    def _places(self, benchmark: str | None) -> Iterator[tuple[str, Path, list[Any]]]:
+    def _places(self, benchmark: str | None) -> Iterator[tuple[str, Path, list[RunArtifacts]]]:
         plan = read_plan(self.directory)
         if benchmark is not None and benchmark not in plan.names:
             raise NotFoundError(f"there is no benchmark {benchmark!r}.", f"There are: {', '.join(plan.names)}.", self.path)

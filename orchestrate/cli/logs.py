@@ -116,15 +116,13 @@ def _choice(run: RunDir, plan: SubmitPlan, args: argparse.Namespace) -> LogChoic
 
 def _failed_shards(run: RunDir) -> frozenset[tuple[str, int]]:
     """Shards that cannot be read, or are unfinished while no job works on them for certain."""
-    from orchestrate.scheduler import JobFact
     from orchestrate.status.gather import report
 
     return frozenset(
         (benchmark.name, shard.index)
         for benchmark in report(run).benchmarks
         for shard in benchmark.shards
-        if shard.trouble
-        or (not shard.final and shard.knowledge is not None and JobFact(shard.knowledge, shard.job_state or "").is_over)
+        if shard.trouble or shard.is_left_alone
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Final
 
@@ -19,14 +18,16 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks: few at first, since small runs end soon, and never so many questions that Slurm minds.
 _PAUSES_S: Final = (0.2, 0.3, 0.5, 0.8, 1.2, 2.0, 3.0, 5.0)
-#: Seconds without a live job or finisher after which nothing more is expected. A requeued job may be unlisted for a moment.
+#: Seconds without a live job or finisher after which nothing more is expected.
 _QUIET_S: Final = 4.0
 
 
-def wait(run: RunDir, *, as_json: bool, sleep: Callable[[float], None] = time.sleep) -> int:
+def wait(run: RunDir, *, as_json: bool) -> int:
     """Return 0 when everything completed. Raises IncompleteError or NothingMeasuredError otherwise. Ctrl-C leaves the jobs."""
+    from orchestrate.status.over import check_over
+
     try:
-        found = _until_over(run, sleep)
+        found = _until_over(run)
     except KeyboardInterrupt:
         print(f"\nThe jobs go on. Look at them with: gym eval status {run.root}", file=sys.stderr)
         return 130
@@ -35,29 +36,25 @@ def wait(run: RunDir, *, as_json: bool, sleep: Callable[[float], None] = time.sl
     else:
         print(final_text(found))
         _print_reasons(run, found)
-    _check(found)
+    check_over(found)
     _check_exports(run)
     return 0
 
 
-def _until_over(run: RunDir, sleep: Callable[[float], None]) -> RunReport:
+def _until_over(run: RunDir) -> RunReport:
     from orchestrate.status.gather import report
+    from orchestrate.status.over import Ending
 
     line = _ProgressLine()
     pauses_s = chain(_PAUSES_S, repeat(_PAUSES_S[-1]))
-    quiet_since: float | None = None
+    ending = Ending(_QUIET_S)
     while True:
         found = report(run)
         line.show(found)
-        if found.is_settled:
-            break
-        is_quiet = not (found.has_live_jobs or found.has_live_finisher)
-        quiet_since = None if not is_quiet else quiet_since or time.monotonic()
-        if quiet_since is not None and time.monotonic() - quiet_since > _QUIET_S:
-            break
-        sleep(next(pauses_s))
-    line.end()
-    return found
+        if ending.is_seen(found):
+            line.end()
+            return found
+        time.sleep(next(pauses_s))
 
 
 class _ProgressLine:
@@ -141,19 +138,6 @@ def _destinations(merged: RunArtifacts) -> list[str]:
 
     digest = published_digest(merged)
     return [] if digest is None else [f"  {place}" for place in arrived_at(read_events(merged.exports), digest)]
-
-
-def _check(found: RunReport) -> None:
-    from collector.errors import IncompleteError
-    from orchestrate.outcome import check_outcome
-
-    for benchmark in found.benchmarks:
-        if benchmark.coverage is None or any(shard.trouble for shard in benchmark.shards):
-            raise IncompleteError("some shards cannot be read.", f"See gym eval status {found.name}.", benchmark.name)
-        check_outcome(benchmark.coverage, benchmark.name)
-        if benchmark.merged is None or benchmark.merged_is_older:
-            since = " since its shards went on" if benchmark.merged is not None else ""
-            raise IncompleteError(f"was not merged{since}.", f"See the logs in {found.run_dir}.", benchmark.name)
 
 
 def _check_exports(run: RunDir) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from orchestrate.runs.directory import RunDir
     from orchestrate.status.report import RunReport
 
-#: Seconds without a live job after which nothing more is expected. A requeued job may be unlisted for a moment.
+#: Seconds without a live job or finisher after which nothing more is expected.
 _QUIET_S: Final = 6.0
 _LEAST_PAUSE_S: Final = 1.0
 
@@ -31,6 +31,7 @@ def main(argv: list[str]) -> int:
         return code
     from orchestrate.cli.wait import final_text
     from orchestrate.named import whole_run
+    from orchestrate.status.over import check_over
 
     run = whole_run(args.run)
     try:
@@ -54,29 +55,24 @@ def _parser() -> CommandParser:
     return parser
 
 
-def follow(
-    run: RunDir, *, every_s: float, show: Callable[[str], None], sleep: Callable[[float], None] = time.sleep
-) -> RunReport:
+def follow(run: RunDir, *, every_s: float, show: Callable[[str], None]) -> RunReport:
     """Show the run at each look where it changed, and return its last report when nothing more will happen."""
     from orchestrate.cli.status import as_text
     from orchestrate.cli.tables import terminal_width
     from orchestrate.status.gather import report
+    from orchestrate.status.over import Ending
 
     shown = ""
-    quiet_since: float | None = None
+    ending = Ending(_QUIET_S)
     while True:
         found = report(run)
         text = as_text(found, each_shard=False, with_ages=False, width=terminal_width())
         if text != shown:
             show(f"{found.asked_at}\n{text}")
             shown = text
-        if found.is_settled:
+        if ending.is_seen(found):
             return found
-        is_quiet = not (found.has_live_jobs or found.has_live_finisher)
-        quiet_since = None if not is_quiet else quiet_since or time.monotonic()
-        if quiet_since is not None and time.monotonic() - quiet_since > _QUIET_S:
-            return found
-        sleep(every_s if quiet_since is None else min(every_s, _QUIET_S / 2))
+        time.sleep(min(every_s, _QUIET_S / 2) if ending.is_near else every_s)
 
 
 def _in_turn(text: str) -> None:
@@ -91,16 +87,3 @@ def _screen() -> Callable[[str], None]:
         sys.stdout.flush()
 
     return show
-
-
-def check_over(found: RunReport) -> None:
-    """Raise IncompleteError or NothingMeasuredError unless every benchmark is complete and merged."""
-    from collector.errors import IncompleteError
-    from orchestrate.outcome import check_outcome
-
-    for benchmark in found.benchmarks:
-        if benchmark.coverage is None or any(shard.trouble for shard in benchmark.shards):
-            raise IncompleteError("some shards cannot be read.", f"See gym eval status {found.name}.", benchmark.name)
-        check_outcome(benchmark.coverage, benchmark.name)
-        if benchmark.merged is None:
-            raise IncompleteError("was not merged.", f"See gym eval logs {found.name} --failed.", benchmark.name)

@@ -144,7 +144,6 @@ def follow(
     *,
     pause_s: float,
     ask_every_s: float,
-    sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Look at the logs until ``is_over``, which is asked now and then since it may ask the scheduler."""
     next_question = time.monotonic() + ask_every_s
@@ -155,4 +154,4 @@ def follow(
                 follower.look(files())
                 return
             next_question = time.monotonic() + ask_every_s
-        sleep(pause_s)
+        time.sleep(pause_s)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from collector.artifacts import RunArtifacts
+from collector.formats.record import Attempt, record
+from collector.outcomes import Completed
 from collector.session import JobFacts, ShardSession
 from collector.shard.lock import ShardLock
 from merge.publication.partial import published_at
@@ -16,6 +18,7 @@ from orchestrate.config.load import settings_of
 from orchestrate.jobs.tail import finish_partly, is_finished
 from orchestrate.runs.directory import RunDir, read_plan
 from orchestrate.runs.plan import BenchmarkPlan
+from tests.merge.build import answered
 from tests.orchestrate.project import Project
 
 pytestmark = pytest.mark.timeout(120)
@@ -38,8 +41,8 @@ def the_run(project: Project) -> tuple[RunDir, BenchmarkPlan]:
     return run, benchmark
 
 
-def open_again(project: Project) -> None:
-    """Another attempt of the rollout that failed, interrupted."""
+def open_again(project: Project, *, answer: Completed | None = None) -> None:
+    """Another attempt of the rollout that failed, interrupted unless there is an ``answer``."""
     run, benchmark = the_run(project)
     artifacts = run.shard(benchmark, 1)
 
@@ -48,6 +51,14 @@ def open_again(project: Project) -> None:
             session = ShardSession.open(artifacts, lock, JobFacts(), is_synced=False)
             index = next(i for i in range(len(session.store.inventory)) if session.store.inventory.rollout_id(i) == "3-0")
             await session.dispatch(index, 1)
+            if answer is not None:
+                source = session.store.inventory.line(index)
+                attempt = Attempt(
+                    index=index, number=1, rollout_id="3-0", run_id=session.run_id, session=session.number,
+                    source=source, row=json.loads(source),
+                )  # fmt: skip
+                made = record(attempt, answer, 0.5)
+                await session.settle(index, made.draft, made.line)
             await session.end("terminated")
 
     asyncio.run(begin())
@@ -77,6 +88,19 @@ def test_what_was_merged_is_called_older_and_is_not_exported_as_the_run(merged: 
     assert (configured.returncode, by_name.returncode) == (6, 6)
     assert "not merged since its shards went on: math" in configured.stderr
     assert "older than its shards" in by_name.stderr
+
+
+def test_to_watch_a_run_that_completed_after_its_merge_does_not_end_as_if_all_were_in_the_result(merged: Project) -> None:
+    open_again(merged, answer=answered(1.0))
+    assert merged.status()["benchmarks"][0]["measured"] == 4
+
+    watched = merged.gym("watch", "--every", "1")
+
+    assert watched.returncode == 6, watched.stdout
+    assert (
+        watched.stderr
+        == f"gym eval watch: math: was not merged since its shards went on. See gym eval logs {merged.run_dir.name}.\n"
+    )
 
 
 def test_the_file_itself_is_exported_when_it_is_named_and_that_is_said(merged: Project, tmp_path: Path) -> None:

@@ -216,12 +216,16 @@ def test_a_wait_lasts_as_long_as_a_finisher_is_live(tmp_path: Path, monkeypatch:
     def report(_: RunDir) -> SimpleNamespace:
         return next(remaining)
 
+    def pause(_: float) -> None:
+        """Seconds pass by ``clock`` alone."""
+
     looks = [*[seen(finisher=True)] * 4, last := seen(finisher=False)]
     remaining = iter(looks)
     clock = itertools.count(100.0, 60.0)
     monkeypatch.setattr("orchestrate.status.gather.report", report)
-    monkeypatch.setattr("orchestrate.cli.wait.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("orchestrate.status.over.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("orchestrate.cli.wait.time.sleep", pause)
 
-    found: object = wait._until_over(RunDir(tmp_path), lambda _: None)  # pyright: ignore[reportPrivateUsage] - what is waited for, without its table
+    found: object = wait._until_over(RunDir(tmp_path))  # pyright: ignore[reportPrivateUsage] - what is waited for, without its table
 
     assert found is last
