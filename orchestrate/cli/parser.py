@@ -6,12 +6,14 @@ import argparse
 import difflib
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 #: argparse's prefix of an error about one argument, ``argument -i/--input: ...``, and its words for a wrong type.
 _ABOUT: Final = re.compile(r"argument (?P<names>\S+): (?P<what>.*)", re.DOTALL)
 _TYPE: Final = re.compile(r"invalid (?P<type>\w+) value: (?P<value>.*)", re.DOTALL)
+#: A flag with an = and nothing behind it.
+_FLAG_ALONE: Final = re.compile(r"(--?[^=\s]+)=")
 _IN_WORDS: Final = {"int": "a whole number", "float": "a number"}
 
 
@@ -28,11 +30,17 @@ class CommandParser(argparse.ArgumentParser):
         self._elsewhere = elsewhere or {}
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - overloads
-        """The same as argparse's, but that a word which is no UTF-8 is refused: no file and no output takes it."""
-        for word in sys.argv[1:] if args is None else args:
+        """The same as argparse's, but that a word is refused which is no UTF-8, or empty.
+
+        No file and no output takes the one. The other would be, as a path, the current directory, and as a name every name.
+        """
+        words = sys.argv[1:] if args is None else list(args)
+        for word in words:
             if not word.isascii() and any("\ud800" <= sign <= "\udfff" for sign in word):
                 self.error(f"{word!a} is no UTF-8")
-        return super().parse_known_args(args, namespace)
+        if (place := _empty_place(words)) is not None:
+            self.error(f"the argument {place} is empty, as a variable of a shell that is not set leaves it")
+        return super().parse_known_args(words, namespace)
 
     def error(self, message: str) -> NoReturn:
         """End with exit code 2 and one line."""
@@ -55,6 +63,18 @@ def count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
     return int(text)
+
+
+def _empty_place(words: Sequence[str]) -> str | None:
+    """Where the first word stands that says nothing, alone or behind the = of a flag; None when all say something."""
+    for number, word in enumerate(words, 1):
+        if (flag := _FLAG_ALONE.fullmatch(word)) is not None:
+            return f"of {flag[1]}"
+        if not word:
+            before = words[number - 2] if number > 1 else ""
+            # Any other word may be a text that is nobody's business.
+            return f"behind {before}" if before.startswith("-") else f"in place {number}"
+    return None
 
 
 def _plain(message: str) -> str:

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from collector.errors import NotFoundError
 from collector.settings import RunSettings
 from orchestrate.cli.main import main
 from orchestrate.runs.directory import RunDir
-from orchestrate.runs.index import remember
+from orchestrate.runs.index import find_run, remember
 from tests.merge.legacy_files import asked, row, write
 
 
@@ -110,7 +111,7 @@ def test_an_endless_file_is_no_yaml(rows: Path, capsys: pytest.CaptureFixture[st
     assert "larger than" in told(capsys)
 
 
-@pytest.mark.parametrize("word", ["", ".", "/"])
+@pytest.mark.parametrize("word", [".", "/"])
 @pytest.mark.parametrize("command", [("compare", "in/rollouts.jsonl"), ("merge", "--check")])
 def test_a_directory_without_a_name_is_not_there(
     rows: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...], word: str
@@ -123,21 +124,16 @@ def test_a_directory_without_a_name_is_not_there(
     assert told(capsys)
 
 
-@pytest.mark.parametrize("command", [("status", ""), ("logs", ""), ("compare", "in/rollouts2.jsonl", "")])
-def test_nothing_is_no_beginning_of_the_only_run(
-    rows: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
-) -> None:
-    """It is what a variable of a shell that is not set becomes."""
+def test_nothing_is_no_beginning_of_the_only_run(rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(rows.parent.parent / "state"))
     run = rows.parent.parent / "math-1f2e3d4c"
     run.mkdir()
     (run / "plan.json").write_text("{}")
     remember(RunDir(run), at="2026-01-01T00:00:00+00:00")
-    main(["eval", "aggregate", "in/rollouts.jsonl", "-o", "in/rollouts2.jsonl"])
-    capsys.readouterr()
+    assert find_run("math").root == run
 
-    assert main(["eval", *command]) == 3
-    assert told(capsys)
+    with pytest.raises(NotFoundError):
+        find_run("")
 
 
 @pytest.mark.parametrize("command", ["status", "logs", "run", "export", "doctor", "init"])
