@@ -42,11 +42,11 @@ from pathlib import Path
 from merge.publication.publish import Part, publish_parts
 from merge.rows.numbers import NumberReader, RowNumbers
 from merge.inputs.read_shards import read_shards
-from merge.inputs.sources import resolve_sources
+from merge.inputs.sources import find_runs
 from collector.settings import RetrySettings
 NumberReader.read = lambda self, block: RowNumbers(array("q"), array("q"), array("q"), False, {}, array("q"), {})
 both = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-shards = read_shards(resolve_sources([sys.argv[1]]).artifacts, RetrySettings())
+shards = read_shards(find_runs([sys.argv[1]]), RetrySettings())
 used = sum(sum(resource.getrusage(who)[:2]) for who in both)
 begun = time.perf_counter()
 publish_parts(Path(sys.argv[2]), [Part(shards)])

@@ -25,7 +25,6 @@ from exporters.trackers.work import work_folder
 #: Limits of MLflow's REST API: entries of one batch, characters of one value.
 PARAMS_PER_BATCH: Final = 100
 METRICS_PER_BATCH: Final = 1000
-TAGS_PER_BATCH: Final = 100
 PARAM_LONGEST: Final = 6000
 TAG_LONGEST: Final = 5000
 _URI: Final = "MLFLOW_TRACKING_URI"

@@ -12,6 +12,8 @@ from exporters.trackers.names import stable_id
 from exporters.trackers.sender import Refused, check_unchanged, refusals
 
 _FOLDER = "gym_eval"
+#: Tags of one batch: a limit of MLflow's REST API.
+_TAGS_PER_BATCH = 100
 
 
 def send(payload: dict[str, Any]) -> dict[str, Any]:
@@ -95,8 +97,8 @@ class _Sending:
         for part in self.payload["metrics"]:
             self.client.log_batch(run_id, metrics=[Metric(key, value, now, 0) for key, value in part.items()])
         tags = [RunTag(key, value) for key, value in self.payload["tags"].items() if key != "gym_eval.id"]
-        for start in range(0, len(tags), 100):
-            self.client.log_batch(run_id, tags=tags[start : start + 100])
+        for start in range(0, len(tags), _TAGS_PER_BATCH):
+            self.client.log_batch(run_id, tags=tags[start : start + _TAGS_PER_BATCH])
         for path in self.payload["files"]:
             self.client.log_artifact(run_id, path, _FOLDER)
         document = Path(self.payload["work"]) / "export.json"

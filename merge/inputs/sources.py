@@ -16,7 +16,6 @@ from collector.durable import FileId
 from collector.errors import NotFoundError, RefusedError, RequestError
 from collector.formats.manifest import Manifest, read_manifest
 from merge.inputs.closed_places import note_closed
-from merge.inputs.identity import Inputs, bind_inputs
 
 #: What lies beside rollouts and holds none; a glob over a run's directory matches some of it, too.
 _COMPANION_ENDS: Final = (
@@ -35,11 +34,6 @@ _COMPANION_ENDS: Final = (
 )
 _SHARD_PATTERNS: Final = ("*-of-*/rollouts.jsonl", "g[0-9]*/*-of-*/rollouts.jsonl")
 _GLOB_SIGNS: Final = frozenset("*?[")
-
-
-def resolve_sources(inputs: Sequence[str | Path], *, allow_partial: bool = False) -> Inputs:
-    """The shards that ``inputs`` name, each once. Raises NotFoundError, RefusedError or IdentityError."""
-    return bind_inputs([read_source(run) for run in find_runs(inputs)], allow_partial=allow_partial)
 
 
 def find_runs(inputs: Sequence[str | Path]) -> list[RunArtifacts]:

@@ -35,7 +35,6 @@ class Range(NamedTuple):
 
 
 ANYTHING: Final = Range()
-PERCENT: Final = Range(0.0, 100.0)
 
 
 def range_of(smallest: float, largest: float) -> Range:
@@ -45,10 +44,10 @@ def range_of(smallest: float, largest: float) -> Range:
     return Range(0.0, 1.0) if largest <= 1 else Range(0.0)
 
 
-def mean_interval(values: Sequence[float], possible: Range = ANYTHING) -> Interval | None:
+def mean_interval(values: Sequence[float]) -> Interval | None:
     """The interval of the mean of ``values``; None for fewer than two, which say nothing of their spread."""
     std = deviation(values)
-    return None if std is None else interval_of(mean_of(values), std, len(values), possible)
+    return None if std is None else interval_of(mean_of(values), std, len(values))
 
 
 def interval_of(mean: float, std: float, count: int, possible: Range = ANYTHING) -> Interval:

@@ -26,13 +26,8 @@ _LINES: Final = 100
 _BYTES: Final = 8 << 20
 
 
-def check_target(target: Path, sources: Sequence[RunArtifacts]) -> None:
-    """Raise RefusedError unless writing ``target`` leaves every input, and every other run, as it is. Reads only."""
-    check_targets([target], sources)
-
-
 def check_targets(targets: Sequence[Path], sources: Sequence[RunArtifacts]) -> None:
-    """``check_target`` of each of ``targets``."""
+    """Raise RefusedError unless writing ``targets`` leaves every input, and every other run, as it is. Reads only."""
     known = SourceFiles(sources)
     shards = {source.rollouts.parent for source in sources if _is_shard(source.manifest)}
     shard_places = set(map(durable.real_path, shards))

@@ -11,8 +11,9 @@ import pytest
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError, IdentityError, IncompleteError, NotFoundError, RefusedError
 from merge.command import merge_paths
-from merge.inputs.sources import find_runs, resolve_sources
+from merge.inputs.sources import find_runs
 from tests.merge.build import CONFIG, Plan, answered, failed, fill, fill_all, plan, prepare_only
+from tests.merge.resolve import resolve_sources
 
 
 @pytest.fixture

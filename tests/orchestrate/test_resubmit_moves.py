@@ -16,10 +16,10 @@ from collector.errors import GymEvalError, RefusedError
 from collector.settings import RetrySettings
 from collector.shard.store import RolloutStore
 from merge.inputs.shards import read_shard
-from merge.inputs.sources import resolve_sources
 from merge.publication.generation import plan_generation
 from orchestrate.runs.directory import RunDir, read_plan
 from orchestrate.submission.resubmit import Wanted, resubmit
+from tests.merge.resolve import resolve_sources
 from tests.orchestrate.fake_slurm import FakeSlurm
 from tests.orchestrate.project import Project, tree
 from tests.support import testkit
