@@ -13,6 +13,7 @@ from collector import durable
 from collector.agents.base import Agent, AgentSettings
 from collector.artifacts import RunArtifacts
 from collector.errors import FencedError, UnavailableError
+from collector.loop.breaker import CircuitBreaker
 from collector.loop.dispatcher import Dispatcher
 from collector.preparation.prepare import make_agent, make_verifier
 from collector.session import JobFacts, ShardSession
@@ -50,7 +51,6 @@ async def collect(
     job: JobFacts,
     stop: StopRequest,
     progress: Progress | None = None,
-    clock: Callable[[], float] = time.monotonic,
     agent: Agent[AgentSettings] | None = None,
     verifier: Verifier[VerifierSettings] | None = None,
     only: Callable[[int], bool] | None = None,
@@ -76,22 +76,27 @@ async def collect(
         if progress is not None:
             progress.started(session)
         told = _silence if progress is None else progress.changed
-        dispatcher = Dispatcher(settings, session, answering, grading, stop=stop, told=told, clock=clock, only=only)
+        dispatcher = Dispatcher(settings, session, answering, grading, stop=stop, told=told, clock=time.monotonic, only=only)
         await dispatcher.run()
         await session.settled()
         coverage = session.store.coverage(settings.retry)
         stopped = stop.reason or (StopReason.DISPATCH_BUDGET if dispatcher.upcoming.is_drained else None)
         await session.end(stopped or "final")
         _publish_coverage(artifacts, coverage, lock)
-    breaker = dispatcher.upcoming.breaker
-    if breaker.verdict is not None:
-        # The endpoint that answered is not named as the one that failed.
-        where = str(artifacts.rollouts) if breaker.is_graders else _shown(settings.policy_base_url or "")
-        # The most frequent slip in an address of a model is that its end is missing.
-        has_no_path = not urlsplit(where).path.strip("/")
-        hint = "Most servers answer below /v1, which the URL lacks. " if breaker.is_lost and has_no_path and where else ""
-        raise UnavailableError(breaker.verdict, f"{hint}{breaker.cure}", where)
+    _check_breaker(dispatcher.upcoming.breaker, settings, artifacts)
     return CollectResult(coverage, stopped)
+
+
+def _check_breaker(breaker: CircuitBreaker, settings: RunSettings, artifacts: RunArtifacts) -> None:
+    """Raise UnavailableError when nothing more was dispatched since all attempts failed alike."""
+    if breaker.verdict is None:
+        return
+    # The endpoint that answered is not named as the one that failed.
+    where = str(artifacts.rollouts) if breaker.is_graders else _shown(settings.policy_base_url or "")
+    # The most frequent slip in an address of a model is that its end is missing.
+    has_no_path = not urlsplit(where).path.strip("/")
+    hint = "Most servers answer below /v1, which the URL lacks. " if breaker.is_lost and has_no_path and where else ""
+    raise UnavailableError(breaker.verdict, f"{hint}{breaker.cure}", where)
 
 
 def _publish_coverage(artifacts: RunArtifacts, coverage: Coverage, lock: ShardLock) -> None:

@@ -12,7 +12,7 @@ from collector.errors import GymEvalError
 from exporters.base import Exporter, ExportResult, RunExportConfig, told
 from exporters.ledger import Ledger
 from exporters.registry import make_exporter
-from merge.publication.lock import DEFAULT_WAIT_S, waiting_lock
+from merge.publication.lock import waiting_lock
 
 
 def export_once(
@@ -20,14 +20,12 @@ def export_once(
     values: Mapping[str, object],
     merged: RunArtifacts,
     projection_sha256: str,
-    *,
-    wait_s: float = DEFAULT_WAIT_S,
 ) -> ExportResult:
     """Export the projection unless its ledger says that this was done already and it still stands."""
     try:
         exporter = make_exporter(name, values, merged)
         ledger = Ledger(merged, name, exporter.destination, projection_sha256)
-        with waiting_lock(_lock_path(merged, exporter.destination), timeout_s=wait_s):
+        with waiting_lock(_lock_path(merged, exporter.destination)):
             return _under_lock(exporter, ledger)
     except (OSError, GymEvalError) as error:
         return ExportResult.failed(told(error))

@@ -15,7 +15,6 @@ from collector.state.coverage import Coverage
 from exporters.base import ExportResult
 from exporters.once import export_once
 from merge.health.run import HealthChoice, note_when_new
-from merge.publication.lock import DEFAULT_WAIT_S
 from merge.publication.receipt import Receipt
 from merge.tail import MergeState, merge_when_final
 
@@ -42,7 +41,6 @@ def finish_benchmark(
     exports: Mapping[str, Mapping[str, object]],
     health: HealthChoice | None = None,
     allow_partial: bool = False,
-    wait_s: float = DEFAULT_WAIT_S,
 ) -> TailResult:
     """Merge ``shards`` into ``merged`` when all are final, or with ``allow_partial`` beside it, then export by ``exports``.
 
@@ -51,11 +49,11 @@ def finish_benchmark(
     Any number of callers at once give one projection and one export a destination. ``waiting``: nothing was written. Raises
     what ``merge_when_final`` raises; an export's failure, its bad configuration included, is in ``TailResult.exports``.
     """
-    outcome = merge_when_final(merged, shards, benchmark=benchmark, retry=retry, allow_partial=allow_partial, wait_s=wait_s)
+    outcome = merge_when_final(merged, shards, benchmark=benchmark, retry=retry, allow_partial=allow_partial)
     if outcome.receipt is None or outcome.published is None:
         return TailResult(outcome.state, outcome.coverage)
     merged = outcome.published
     note = None if health is None else note_when_new(merged, health, since=merged.receipt)
     digest = outcome.receipt.output.sha256
-    results = {name: export_once(name, values, merged, digest, wait_s=wait_s) for name, values in exports.items()}
+    results = {name: export_once(name, values, merged, digest) for name, values in exports.items()}
     return TailResult(outcome.state, outcome.coverage, outcome.receipt, results, note, merged)

@@ -26,7 +26,7 @@ from merge.publication.generation import (
     publish_generation,
     publish_reports,
 )
-from merge.publication.lock import DEFAULT_WAIT_S, waiting_lock
+from merge.publication.lock import waiting_lock
 from merge.publication.partial import partial_name, whole_name, withdraw_partial
 from merge.publication.receipt import Receipt
 from merge.publication.target import check_names, check_replaced, check_targets
@@ -52,7 +52,6 @@ def merge_paths(
     retry: RetrySettings | None = None,
     reporting: Reporting | None = None,
     with_rows: bool = True,
-    wait_s: float = DEFAULT_WAIT_S,
 ) -> MergeReport:
     """Merge the shards that ``inputs`` name into ``target`` with its coverage, metrics and receipt.
 
@@ -76,7 +75,7 @@ def merge_paths(
     durable.make_dir(target.absolute().parent)
     receipt = None
     whole = RunArtifacts(whole_name(target))
-    with waiting_lock(whole.merge_lock, timeout_s=wait_s):
+    with waiting_lock(whole.merge_lock):
         _check_places(places, runs)
         if with_rows:
             is_whole = not generation.is_partial and whole == merged

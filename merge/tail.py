@@ -15,7 +15,7 @@ from merge.inputs.identity import Inputs, bind_inputs
 from merge.inputs.read_shards import read_shards
 from merge.inputs.shards import ShardView, read_shard
 from merge.publication.generation import Generation, plan_generation, publish_generation, published_receipt
-from merge.publication.lock import DEFAULT_WAIT_S, waiting_lock
+from merge.publication.lock import waiting_lock
 from merge.publication.partial import partial_name, withdraw_partial
 from merge.publication.receipt import Receipt
 from merge.publication.target import check_targets
@@ -49,7 +49,6 @@ def merge_when_final(
     benchmark: str,
     retry: RetrySettings,
     allow_partial: bool = False,
-    wait_s: float = DEFAULT_WAIT_S,
 ) -> MergeOutcome:
     """Publish the projection of ``shards`` at ``merged`` when all of them are final.
 
@@ -64,7 +63,7 @@ def merge_when_final(
     # A whole result takes the place of the partial one, which goes.
     places = (merged.rollouts, partial_name(merged.rollouts))
     check_targets(places, inputs.artifacts)
-    with waiting_lock(merged.merge_lock, timeout_s=wait_s):
+    with waiting_lock(merged.merge_lock):
         # While this one waited for the lock, others may have published, and collectors may have gone on.
         check_targets(places, inputs.artifacts)
         generation = _refreshed(generation, shards, benchmark, retry)

@@ -120,10 +120,9 @@ class SlurmScheduler:
         return QueuedName(Knowledge.NOT_THERE)
 
 
-def scrubbed_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+def scrubbed_environment() -> dict[str, str]:
     """The environment without what an enclosing job or a profile set for Slurm's programs."""
-    source = os.environ if environ is None else environ
-    return {key: value for key, value in source.items() if key in _KEPT or not key.startswith(_SCRUBBED)}
+    return {key: value for key, value in os.environ.items() if key in _KEPT or not key.startswith(_SCRUBBED)}
 
 
 def max_array_size() -> int:

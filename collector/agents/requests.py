@@ -47,7 +47,6 @@ class Sender:
         *,
         not_executed: frozenset[int] = NOT_EXECUTED,
         clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -55,7 +54,6 @@ class Sender:
         self._retry = retry
         self._not_executed = not_executed
         self._clock = clock
-        self._wall_clock = wall_clock
         self._sleep = sleep
         self._chance = chance
         self._warned_at: float | None = None
@@ -69,7 +67,7 @@ class Sender:
             tries += 1
             if isinstance(exchange, HttpReply) and 200 <= exchange.status < 300:
                 return exchange
-            asked_s = asked_delay_s(exchange, self._wall_clock())
+            asked_s = asked_delay_s(exchange, time.time())
             elapsed_s = self._clock() - started
             delay_s = repeat_delay_s(
                 exchange, self._retry, tries=tries, elapsed_s=elapsed_s, asked_s=asked_s, chance=self._chance(),

@@ -15,11 +15,11 @@ class AppendFile:
     Everything goes through one descriptor: when the path is given to another file, that one is never touched.
     """
 
-    def __init__(self, path: Path, *, mode: int = 0o666, must_exist: bool = False) -> None:
+    def __init__(self, path: Path, *, must_exist: bool = False) -> None:
         created = not must_exist and not path.exists()
         self.path = path
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (0 if must_exist else os.O_CREAT)
-        self._descriptor = os.open(path, flags, mode)
+        self._descriptor = os.open(path, flags, 0o666)
         if created:
             names.sync_dir(path.parent)
         self.file_id = names.FileId.of(os.fstat(self._descriptor))

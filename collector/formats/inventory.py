@@ -162,11 +162,11 @@ def _size_without_nuls(path: Path) -> int:
     return size
 
 
-def line_blocks(path: Path, *, start: int = 0) -> Iterator[bytes]:
-    """The bytes of ``path`` from ``start`` in blocks that end with a line; the last one may lack its newline."""
+def line_blocks(path: Path) -> Iterator[bytes]:
+    """The bytes of ``path`` in blocks that end with a line; the last one may lack its newline."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        yield from _blocks_of(descriptor, start)
+        yield from _blocks_of(descriptor, 0)
     finally:
         os.close(descriptor)
 

@@ -31,7 +31,7 @@ _EVENT_HEAD = b'{"event":"'
 class RolloutStore:
     """A shard as its files describe it now. Close it, or use it as a context manager."""
 
-    def __init__(self, artifacts: RunArtifacts, manifest: Manifest, inventory: Inventory, *, keeps_rows: bool = True) -> None:
+    def __init__(self, artifacts: RunArtifacts, manifest: Manifest, inventory: Inventory, *, keeps_rows: bool) -> None:
         self.artifacts = artifacts
         self.manifest = manifest
         self.inventory = inventory

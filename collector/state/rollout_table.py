@@ -27,7 +27,7 @@ class HistoryError(ValueError):
 class RolloutTable:
     """The columns. Memory: about 55 bytes a rollout, whatever the rows weigh; 6 of them without what is known of its row."""
 
-    def __init__(self, expected: int, *, keeps_rows: bool = True) -> None:
+    def __init__(self, expected: int, *, keeps_rows: bool) -> None:
         self.codes = bytearray(expected)
         self.latest: array[int] = array("i", [-1]) * expected
         #: One bit per attempt that has an outcome; a list once there is a ninth attempt.

@@ -12,6 +12,7 @@ from collector.verifiers.workers import WorkerPool, WorkError, WorkTimeoutError
 
 #: A search of a sane pattern through 10 MB takes milliseconds.
 SEARCH_TIMEOUT_S: Final = 5.0
+_WORKERS: Final = 2
 _TARGET: Final = "collector.verifiers.patterns:search"
 
 
@@ -53,9 +54,9 @@ def search(task: dict[str, Any]) -> str | None:
     return (found.group(1) or "") if pattern.groups else found.group()
 
 
-def search_pool(size: int = 2) -> WorkerPool:
+def search_pool() -> WorkerPool:
     """Workers for ``search``."""
-    return WorkerPool(_TARGET, size=size, timeout_s=SEARCH_TIMEOUT_S)
+    return WorkerPool(_TARGET, size=_WORKERS, timeout_s=SEARCH_TIMEOUT_S)
 
 
 async def find(pool: WorkerPool, pattern: str, text: str, how: How, *, flags: int = 0) -> str | Failure | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -12,31 +12,25 @@ from collector.errors import LockHeldError
 from collector.shard.lock import ShardLock, read_holder
 
 #: Longest wait in seconds; a merge of a terabyte takes less, and a job's tail must end.
-DEFAULT_WAIT_S: Final = 1800.0
+_WAIT_S: Final = 1800.0
 _POLL_S: Final = 0.1
 
 
 @contextmanager
-def waiting_lock(
-    path: Path,
-    *,
-    timeout_s: float = DEFAULT_WAIT_S,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Generator[ShardLock]:
+def waiting_lock(path: Path, *, timeout_s: float = _WAIT_S) -> Generator[ShardLock]:
     """Hold the lock at ``path``, waiting for whoever has it. Raises LockHeldError after ``timeout_s``.
 
     It protects the files that are published under it; each of them is replaced atomically, so a lost lock costs work, no data.
     """
-    deadline = clock() + timeout_s
+    deadline = time.monotonic() + timeout_s
     while True:
         lock = ShardLock(path)
         try:
             lock.__enter__()
         except LockHeldError as error:
-            if clock() >= deadline:
+            if time.monotonic() >= deadline:
                 raise _gave_up(path, timeout_s) from error
-            sleep(_POLL_S)
+            time.sleep(_POLL_S)
             continue
         break
     try:

@@ -81,12 +81,11 @@ class LogProgress:
 
     pause_s: float = _LOG_PAUSE_S
 
-    def __init__(self, say: Callable[[str], None], *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._clock = clock
-        self._next = clock() + self.pause_s
+        self._next = time.monotonic() + self.pause_s
         self._session: ShardSession | None = None
-        self._begun = clock()
+        self._begun = time.monotonic()
         self._done_before = 0
         #: What was said last, but for the speed.
         self._told: Tally | None = None
@@ -94,21 +93,21 @@ class LogProgress:
     def started(self, session: ShardSession) -> None:
         """Say what is there already."""
         self._session = session
-        self._begun = self._clock()
+        self._begun = time.monotonic()
         self._done_before = done_in(session)
         self._told = tally(session)
         self._say(str(self._told))
 
     def changed(self) -> None:
         """Say where it stands, unless that was said a moment ago."""
-        if self._session is not None and self._clock() >= self._next:
-            begun = self._clock()
+        if self._session is not None and time.monotonic() >= self._next:
+            begun = time.monotonic()
             self._say(self._text(self._session))
             # Counting a million rollouts takes tens of milliseconds: at most a twentieth of the time goes into it.
-            self._next = self._clock() + max(self.pause_s, 20 * (self._clock() - begun))
+            self._next = time.monotonic() + max(self.pause_s, 20 * (time.monotonic() - begun))
 
     def _text(self, session: ShardSession) -> str:
-        elapsed_s = self._clock() - self._begun
+        elapsed_s = time.monotonic() - self._begun
         self._told = tally(session)
         completed = done_in(session) - self._done_before
         rate = completed / elapsed_s if completed and elapsed_s > 0 else None
@@ -118,11 +117,11 @@ class LogProgress:
 class LineProgress(LogProgress):
     """One line, rewritten in place on a terminal; elsewhere as seldom as a log's."""
 
-    def __init__(self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._in_place = stream.isatty()
         self.pause_s = _LINE_PAUSE_S if self._in_place else _LOG_PAUSE_S
-        super().__init__(self._show, clock=clock)
+        super().__init__(self._show)
 
     def end(self) -> None:
         """Show the last state, in a log unless it was said last, and leave the line."""

@@ -19,11 +19,11 @@ def parse_duration_s(text: str, *, flag: str) -> float:
     return float(int(found[1]) * _UNITS[found[2]])
 
 
-def parse_since(text: str, *, flag: str, now: datetime | None = None) -> datetime:
+def parse_since(text: str, *, flag: str) -> datetime:
     """The moment that ``text`` means: that long ago, or a date or time in ISO 8601 (UTC unless it says otherwise)."""
     if _FORM.fullmatch(text):
         try:
-            return (now or datetime.now(UTC)) - timedelta(seconds=parse_duration_s(text, flag=flag))
+            return datetime.now(UTC) - timedelta(seconds=parse_duration_s(text, flag=flag))
         except OverflowError:
             # Longer ago than years are counted: everything is since then.
             return datetime.min.replace(tzinfo=UTC)

@@ -94,14 +94,13 @@ def submit_there(
     *,
     config_file: Path,
     options: Sequence[str],
-    environ: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
     """Submit the composed ``config`` on ``node`` with ``options`` of ``gym eval submit``; its exit code and what it printed.
 
     Variables that ``host:`` names travel over the connection only. Raises UnavailableError when the connection is cut: the
     jobs of a command that had arrived exist, and the same command again submits what is missing.
     """
-    script = submit_script(node, config, stem=config_file.stem, options=options, environ=environ or os.environ)
+    script = submit_script(node, config, stem=config_file.stem, options=options, environ=os.environ)
     done = run_script(node, script)
     if done.returncode == NO_CONNECTION:
         raise lost(node, "Run the same command again: it submits only what is missing.")

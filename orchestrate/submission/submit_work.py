@@ -7,7 +7,7 @@ first finisher is submitted, so that a limit on the number of jobs costs the saf
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -154,14 +154,13 @@ def look_up(
     why: str,
     may_arrive: bool,
     pauses_s: Sequence[float] = _LOOKS,
-    sleep: Callable[[float], None] = time.sleep,
 ) -> Answer:
     """What became of a batch of ``count`` jobs whose answer is missing.
 
     With ``may_arrive``, a name that is not listed proves nothing yet.
     """
     for pause in pauses_s:
-        sleep(pause)
+        time.sleep(pause)
         found = executor.scheduler.find(token)
         if found.knowledge is Knowledge.KNOWN:
             return Accepted(executor.job_ids(count, found.job_id))
