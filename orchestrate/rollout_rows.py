@@ -7,9 +7,10 @@ from typing import Final
 from collector import jsonl
 from collector.artifacts import RunArtifacts
 from collector.errors import RequestError
+from collector.formats import rows
 
 #: One of them is in every row that somebody's run wrote.
-_RESULTS: Final = frozenset({"response", "reward", "_ng_rollout_index"})
+_RESULTS: Final = frozenset({"response", "reward", rows.ROLLOUT_INDEX})
 
 
 def check_rollouts(artifacts: RunArtifacts) -> None:

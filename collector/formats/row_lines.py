@@ -54,21 +54,21 @@ def failure_line(
         **failure.extra,
         **{rows.FAILURE_PREFIX + name: value for name, value in failure.evidence.items()},
         rows.FAILURE_CLASS: failure.failure_class,
-        "_ng_failure_terminal": failure.terminal,
-        "_ng_failure_type": failure.exception_type,
-        "_ng_failure_message": failure.reason,
-        "_ng_failure_http_status": failure.http_status,
-        "_ng_failure_response_body": _cut(failure.response_body),
+        rows.FAILURE_TERMINAL: failure.terminal,
+        rows.FAILURE_TYPE: failure.exception_type,
+        rows.FAILURE_MESSAGE: failure.reason,
+        rows.FAILURE_HTTP_STATUS: failure.http_status,
+        rows.FAILURE_RESPONSE_BODY: _cut(failure.response_body),
         "failure_kind": failure.kind,
         "failure_reason": failure.reason,
         rows.FAILURE_RECORD: msgspec.to_builtins(record),
     }
     if failure.stage is not None:
-        added["_ng_failure_stage"] = failure.stage.value
+        added[rows.FAILURE_STAGE] = failure.stage.value
     if failure.response is not None:
         added["response"] = failure.response
     if failure.failure_class == FailureClass.JUDGE_FAILED:
-        added.setdefault("_ng_failure_judge_error", failure.reason)
+        added.setdefault(rows.FAILURE_JUDGE_ERROR, failure.reason)
     if failure.reuse_deliverable:
         added[rows.REUSE] = True
     return _splice(source, row, {**added, **_stamps(run_id, session, attempt), **_server_stamps(failure.served_by)})

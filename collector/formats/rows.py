@@ -19,25 +19,34 @@ ROLLOUT_ID: Final = "_ng_rollout_id"
 ATTEMPT_INDEX: Final = "_ng_attempt_index"
 RUN_ID: Final = "_ng_run_id"
 SESSION: Final = "_ng_session"
-FAILURE_CLASS: Final = "_ng_failure_class"
-FAILURE_RECORD: Final = "_ng_failure_record"
 #: Of a failure row that was a result until its judge's answer was found invalid.
 MIGRATED: Final = "_ng_migrated_invalid_judge_response"
 #: Of a failure row: the next attempt may judge the deliverable again that this one left; of a dispatched row: it shall.
 REUSE: Final = "reuse_cached_deliverable"
 #: Of a reply: its attempt is to leave no row.
 NO_PERSIST: Final = "_ng_no_persist"
-#: Begins every key of a failure row that says what went wrong.
+#: Begins every key of a failure row that says what went wrong; keys of a producer's own evidence, too.
 FAILURE_PREFIX: Final = "_ng_failure_"
+FAILURE_CLASS: Final = "_ng_failure_class"
+FAILURE_RECORD: Final = "_ng_failure_record"
+FAILURE_TERMINAL: Final = "_ng_failure_terminal"
+FAILURE_TYPE: Final = "_ng_failure_type"
+FAILURE_MESSAGE: Final = "_ng_failure_message"
+FAILURE_HTTP_STATUS: Final = "_ng_failure_http_status"
+FAILURE_RESPONSE_BODY: Final = "_ng_failure_response_body"
+FAILURE_STAGE: Final = "_ng_failure_stage"
+FAILURE_JUDGE_ERROR: Final = "_ng_failure_judge_error"
 #: The server that answered, what type of result it gives, and the identity of a materialized task.
 ENVIRONMENT_SERVER: Final = "_ng_environment_server"
 RESULT_TYPE: Final = "_ng_result_type"
 TASK_ID: Final = "_ng_task_id"
 #: Keys of a failure row that its record decides, whatever a reply says.
 FAILURE_ALIASES: Final = frozenset(
-    FAILURE_PREFIX + name
-    for name in ("class", "terminal", "type", "message", "http_status", "response_body", "record", "stage")
-)
+    {
+        FAILURE_CLASS, FAILURE_RECORD, FAILURE_TERMINAL, FAILURE_TYPE, FAILURE_MESSAGE, FAILURE_HTTP_STATUS,
+        FAILURE_RESPONSE_BODY, FAILURE_STAGE,
+    }
+)  # fmt: skip
 #: Why an answer stopped, when it was the token limit: the Responses API's word, and the one that some servers write.
 _TOKEN_LIMITS: Final = frozenset({"max_output_tokens", "max_tokens"})
 
@@ -182,7 +191,7 @@ def parse_failure(line: bytes) -> tuple[RowStamp, FailureRecord]:
 
 class _FailureRow(msgspec.Struct, frozen=True):
     record: FailureRecord = msgspec.field(name=FAILURE_RECORD)
-    terminal: bool = msgspec.field(name="_ng_failure_terminal", default=False)
+    terminal: bool = msgspec.field(name=FAILURE_TERMINAL, default=False)
 
     def __post_init__(self) -> None:
         if self.terminal != self.record.failure.terminal:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from collector.agents.base import Agent, AgentSettings
+from collector.formats import rows
 from collector.loop.time_limit import TimeLimit
 from collector.outcome_checks import is_reward, shown, told
 from collector.outcomes import (
@@ -32,6 +33,10 @@ T = TypeVar("T")
 _ANSWERS: Final[tuple[type[Answer], type[Completed], type[Omitted], type[Failure]]] = (Answer, Completed, Omitted, Failure)
 _VERDICTS: Final[tuple[type[Verdict], type[Failure]]] = (Verdict, Failure)
 _NO_ANSWER: Final = (Failure, Omitted)
+_WHO: Final = {Stage.AGENT: "agent", Stage.VERIFICATION: "verifier"}
+_KINDS: Final = {Stage.AGENT: FailureKind.AGENT_RUN_ERROR, Stage.VERIFICATION: FailureKind.VERIFIER_ERROR}
+#: Integers below are the same number as a float.
+_EXACT: Final = 2**53
 
 
 async def run_attempt(
@@ -59,13 +64,9 @@ async def run_attempt(
     except Exception as error:  # noqa: BLE001 - a plug-in's bug fails its own rollout, never the run
         if isinstance(error, TimeoutError) and limit.is_over:
             return _kept(_too_long(limit_s, stage), answer, verifier)
-        _log.exception("the %s raised for task %s", _WHO[stage], row.get("_ng_task_index"))
+        _log.exception("the %s raised for task %s", _WHO[stage], row.get(rows.TASK_INDEX))
         return _kept(_bug(error, stage), answer, verifier)
     return verdict if isinstance(verdict, Failure) else _checked(Completed(answer=answer, verdict=verdict))
-
-
-_WHO = {Stage.AGENT: "agent", Stage.VERIFICATION: "verifier"}
-_KINDS = {Stage.AGENT: FailureKind.AGENT_RUN_ERROR, Stage.VERIFICATION: FailureKind.VERIFIER_ERROR}
 
 
 async def _sole(call: Awaitable[T], kinds: tuple[type, ...]) -> T:
@@ -109,10 +110,6 @@ def _checked(done: Completed) -> Completed | Failure:
         delivery=Delivery.DELIVERED,
         stage=Stage.VERIFICATION,
     )
-
-
-#: Integers below are the same number as a float.
-_EXACT = 2**53
 
 
 def _too_long(limit_s: float, stage: Stage) -> Failure:

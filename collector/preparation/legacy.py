@@ -32,9 +32,9 @@ from collector.preparation.legacy_judge import PlacedLine, half_migrated
 class LegacyFailure(msgspec.Struct, frozen=True):
     """What a sidecar row of NeMo Gym says of its failure."""
 
-    failure_class: str = msgspec.field(name="_ng_failure_class")
-    terminal: bool | None = msgspec.field(name="_ng_failure_terminal", default=None)
-    message: str | None = msgspec.field(name="_ng_failure_message", default=None)
+    failure_class: str = msgspec.field(name=rows.FAILURE_CLASS)
+    terminal: bool | None = msgspec.field(name=rows.FAILURE_TERMINAL, default=None)
+    message: str | None = msgspec.field(name=rows.FAILURE_MESSAGE, default=None)
     kind: str | None = msgspec.field(name="failure_kind", default=None)
     elapsed_s: float | None = msgspec.field(name="elapsed_seconds", default=None)
     record: dict[str, Any] | None = msgspec.field(name=rows.FAILURE_RECORD, default=None)

@@ -16,7 +16,6 @@ from collector.outcomes import FailureClass
 from collector.shard.invalid_judge import FLAG
 
 _MARKER = rows.MIGRATED.encode()
-_TERMINAL = "_ng_failure_terminal"
 
 
 class PlacedLine(NamedTuple):
@@ -61,7 +60,7 @@ def half_migrated(failures: Iterable[PlacedLine], results: Iterable[PlacedLine],
 
 def is_copy(result: dict[str, Any], failure: dict[str, Any]) -> bool:
     """Whether ``failure`` is what NeMo Gym's migration makes of ``result``, with or without a deliverable."""
-    kept = {key: value for key, value in result.items() if key not in {_TERMINAL, rows.REUSE}}
+    kept = {key: value for key, value in result.items() if key not in {rows.FAILURE_TERMINAL, rows.REUSE}}
     kept[rows.FAILURE_CLASS] = result.get(rows.FAILURE_CLASS) or FailureClass.JUDGE_INVALID.value
     kept[rows.MIGRATED] = True
     # Deliverables may have come or gone since.

@@ -15,6 +15,7 @@ from collector import durable, jsonl
 from collector.agents.base import AGENTS, Agent, AgentSettings
 from collector.artifacts import RunArtifacts
 from collector.errors import DatasetError, FencedError, IdentityError, RefusedError
+from collector.formats import rows
 from collector.formats.inventory import begins, digest_of_lines, line_blocks
 from collector.formats.manifest import Manifest, check_identity, describe_run, read_manifest
 from collector.preparation.legacy import import_legacy
@@ -63,7 +64,7 @@ def validate_rows(settings: RunSettings, lines: Iterable[bytes]) -> frozenset[st
             verifier.check_row(row)
             target = agent.target_of(row)
         except ValueError as error:
-            where = f"{settings.input_jsonl_fpath}: task {row['_ng_task_index']}"
+            where = f"{settings.input_jsonl_fpath}: task {row[rows.TASK_INDEX]}"
             raise DatasetError(f"{error}.", "Change the dataset, the agent or the verifier.", where) from error
         if target is not None:
             targets.add(target)

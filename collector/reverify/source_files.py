@@ -32,7 +32,7 @@ class _Result(msgspec.Struct, frozen=True):
 
 
 class _Failed(FailedRow, frozen=True):
-    terminal: bool | None = msgspec.field(name="_ng_failure_terminal", default=None)
+    terminal: bool | None = msgspec.field(name=rows.FAILURE_TERMINAL, default=None)
 
 
 _result_decoder = msgspec.json.Decoder(_Result)

@@ -36,9 +36,9 @@ _MOST_COMPARED = 10_000
 class FailureRow(msgspec.Struct, frozen=True):
     """What only the sidecar row of a failure says; rows that NeMo Gym wrote have these keys too."""
 
-    http_status: int | None = msgspec.field(name="_ng_failure_http_status", default=None)
-    exception_type: str | None = msgspec.field(name="_ng_failure_type", default=None)
-    stage: str | None = msgspec.field(name="_ng_failure_stage", default=None)
+    http_status: int | None = msgspec.field(name=rows.FAILURE_HTTP_STATUS, default=None)
+    exception_type: str | None = msgspec.field(name=rows.FAILURE_TYPE, default=None)
+    stage: str | None = msgspec.field(name=rows.FAILURE_STAGE, default=None)
 
 
 _row_decoder = msgspec.json.Decoder(FailureRow)

@@ -27,7 +27,7 @@ class StrictProfile:
     """Accepts any row that recorded its conversation."""
 
     name = NAME
-    reads = "ng_trajectory"
+    reads = TRAJECTORY
 
     def accepts(self, row: Mapping[str, Any]) -> bool:
         """Whether there is an observation."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from collector.formats import rows
 from collector.text.counted import counted
 from exporters.strict_rows import RowError
 
@@ -105,24 +106,18 @@ def _check_tokens(stats: Mapping[str, Any], where: str) -> None:
     for name, count in stats.items():
         if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
             raise RowError(f"{where}: {name} is {count!r}")
-    pairs = (("cached_tokens", ("prompt_tokens",)), ("reasoning_tokens", ("completion_tokens",)))
-    for part, wholes in pairs:
-        _check_sum(stats, part, wholes, where)
+    for part, whole in (("cached_tokens", "prompt_tokens"), ("reasoning_tokens", "completion_tokens")):
+        if stats.get(part) is not None and stats.get(whole) is not None and stats[part] > stats[whole]:
+            raise RowError(f"{where}: {part} is {stats[part]}, more than {whole} ({stats[whole]})")
     total, prompt, completion = (stats.get(key) for key in ("total_tokens", "prompt_tokens", "completion_tokens"))
     if total is not None and total < (prompt or 0) + (completion or 0):
         raise RowError(f"{where}: total_tokens is {total}, less than prompt and completion together")
 
 
-def _check_sum(stats: Mapping[str, Any], part: str, wholes: Iterable[str], where: str) -> None:
-    for whole in wholes:
-        if stats.get(part) is not None and stats.get(whole) is not None and stats[part] > stats[whole]:
-            raise RowError(f"{where}: {part} is {stats[part]}, more than {whole} ({stats[whole]})")
-
-
 def _check_rollout(root: Mapping[str, Any], row: Mapping[str, Any]) -> None:
-    explicit = row.get("_ng_rollout_id")
-    logical = explicit if isinstance(explicit, str) else f"{row['_ng_task_index']}-{row['_ng_rollout_index']}"
-    attempt = row.get("_ng_attempt_index") or 0
+    explicit = row.get(rows.ROLLOUT_ID)
+    logical = explicit if isinstance(explicit, str) else f"{row[rows.TASK_INDEX]}-{row[rows.ROLLOUT_INDEX]}"
+    attempt = row.get(rows.ATTEMPT_INDEX) or 0
     meant = f"{logical}-a{attempt}" if attempt else logical
     if root.get("rollout_id") not in {meant, logical}:
         raise RowError(f"ng_trajectory is of rollout {root.get('rollout_id')!r}, and the selected attempt is {meant!r}")

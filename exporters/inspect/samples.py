@@ -9,7 +9,7 @@ from collector.formats import rows
 from collector.outcome_checks import is_reward
 from exporters.atif.documents import Content, Document, Step, TextPart
 from exporters.atif.lossy import LossyProfile
-from exporters.atif.profile import Context
+from exporters.atif.profile import TRAJECTORY, Context
 from exporters.strict_rows import RowError
 
 SCORER: Final = "reward"
@@ -143,5 +143,5 @@ def _target(row: Mapping[str, Any]) -> str:
 
 
 def _metadata(row: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in row.items() if key not in {"response", "responses_create_params", "ng_trajectory"}}
+    kept = {key: value for key, value in row.items() if key not in {"response", "responses_create_params", TRAJECTORY}}
     return {**kept, "masked": row.get("mask_sample") is True}

@@ -13,6 +13,7 @@ import msgspec
 from collector import jsonl
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError, NotFoundError, RefusedError
+from collector.formats import rows
 from collector.outcome_checks import is_reward, shown
 from merge.compare.settings import settings_beside
 from merge.metrics.fields import REWARD
@@ -147,7 +148,7 @@ def _tasks(groups: msgspec.Raw | None, path: Path) -> dict[str, dict[int, float]
     tasks: dict[str, dict[int, float]] = {REWARD: {}}
     # One after the other: all of a large run at once would take six times the memory of their text.
     for group in map(_value, _parts(groups), repeat(path)):
-        number = group.get("_ng_task_index") if isinstance(group, dict) else None
+        number = group.get(rows.TASK_INDEX) if isinstance(group, dict) else None
         if not isinstance(number, int):
             continue
         for name, value in _numbers(group, path, only=_MEAN).items():

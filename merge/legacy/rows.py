@@ -55,8 +55,7 @@ class ResultRow(_Stamped, frozen=True, kw_only=True, gc=False):
 
     @property
     def is_truncated(self) -> bool:
-        details = self.response.incomplete_details if self.response else None
-        return details is not None and rows.names_token_limit(details)
+        return self.response is not None and rows.names_token_limit(self.response.incomplete_details)
 
 
 class FailureRow(_Stamped, frozen=True, kw_only=True, gc=False):
@@ -64,7 +63,7 @@ class FailureRow(_Stamped, frozen=True, kw_only=True, gc=False):
 
     server: str | None = msgspec.field(name=rows.ENVIRONMENT_SERVER, default=None)
     failure_class: str = msgspec.field(name=rows.FAILURE_CLASS)
-    terminal: bool | None = msgspec.field(name="_ng_failure_terminal", default=None)
+    terminal: bool | None = msgspec.field(name=rows.FAILURE_TERMINAL, default=None)
     kind: str | None = msgspec.field(name="failure_kind", default=None)
 
     @property

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 from collector import durable, jsonl
 from collector.artifacts import RunArtifacts
 from collector.errors import GymEvalError, RefusedError
+from collector.formats import rows
 from collector.formats.manifest import Manifest, read_manifest
 from merge.inputs.source_files import SourceFiles
 from merge.inputs.sources import is_companion
@@ -19,7 +20,7 @@ from merge.publication.told import told_beside
 
 _ELSEWHERE: Final = "Use another output path; nothing was changed."
 #: Fields that a row has once it was asked; a row without any of them, but with text to ask, is of a dataset.
-_ANSWERED: Final = ("_ng_task_index", "response", "reward")
+_ANSWERED: Final = (rows.TASK_INDEX, "response", "reward")
 #: What is looked at of a target: its first lines, until so many of them or so many bytes. A dataset whose first row is odd, a
 #: heading or somebody's note, shows what it is in the next ones; a result may be of gigabytes.
 _LINES: Final = 100

@@ -125,14 +125,14 @@ def _examples(store: RolloutStore, indices: Sequence[int], *, content: bool) -> 
 
 def _failure_example(rollout_id: str, row: dict[str, Any], *, content: bool) -> FailureExample:
     facts = {
-        "HTTP": row.get("_ng_failure_http_status"),
-        "exception": row.get("_ng_failure_type"),
-        "stage": row.get("_ng_failure_stage"),
+        "HTTP": row.get(rows.FAILURE_HTTP_STATUS),
+        "exception": row.get(rows.FAILURE_TYPE),
+        "stage": row.get(rows.FAILURE_STAGE),
         "attempt": row.get(rows.ATTEMPT_INDEX, 0),
     }
     texts = {
         "reason": row.get("failure_reason"),
-        "server's reply": row.get("_ng_failure_response_body"),
+        "server's reply": row.get(rows.FAILURE_RESPONSE_BODY),
         "answer": _output_text(row.get("response")),
     }
     return FailureExample(

@@ -99,9 +99,8 @@ class NemoGymAgent(Agent[NemoGymSettings]):
 
 def episode_request(row: Mapping[str, Any]) -> dict[str, Any]:
     """The body of ``POST /run`` for a materialized task."""
-    rollout_id = row.get(rows.ROLLOUT_ID) or f"{row[rows.TASK_INDEX]}-{row[rows.ROLLOUT_INDEX]}"
     return {
-        "episode_id": {"rollout_id": rollout_id, "attempt": row.get(rows.ATTEMPT_INDEX, 0)},
+        "episode_id": {"rollout_id": rows.rollout_id_of(row), "attempt": row.get(rows.ATTEMPT_INDEX, 0)},
         "task": {"task_id": row["task_id"], "task_input": row["task_input"]},
     }
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from collector.agents.nemo_gym.head import checked_servers
 from collector.agents.nemo_gym.routing import Routed, check_pairing, is_materialized_task, repeats_of, route, unused_repeats
 from collector.agents.nemo_gym.servers import Servers
-from collector.agents.nemo_gym.settings import NemoGymSettings
+from collector.agents.nemo_gym.settings import DEFAULT_KEY, NemoGymSettings
 from collector.agents.nemo_gym.skills import skills_ref
 from collector.errors import DatasetError
 from collector.formats import rows
@@ -97,7 +97,7 @@ class NemoGymRows:
             _log.warning("num_repeats names %s, and no row of %s goes by it", ", ".join(unused), path)
 
     def _route(self, row: Mapping[str, Any]) -> Routed:
-        needs = "task_source" in row and not self._settings.routes.get("_default") and not row.get("agent_ref")
+        needs = "task_source" in row and not self._settings.routes.get(DEFAULT_KEY) and not row.get("agent_ref")
         return route(row, self._settings, self._need_servers() if needs else None)
 
     def _need_servers(self) -> Servers:

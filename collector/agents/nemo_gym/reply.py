@@ -112,12 +112,12 @@ def _stamped_failure(reply: dict[str, Any], failure_class: str, served_by: Serve
     if response is not None and not can_rejudge:
         # Kept to look at, under a name that nothing scores or judges.
         evidence["response"] = response
-    told = (reply.get(key) for key in ("failure_reason", "_ng_failure_message", "_ng_failure_judge_error", "error"))
+    told = (reply.get(key) for key in ("failure_reason", rows.FAILURE_MESSAGE, rows.FAILURE_JUDGE_ERROR, "error"))
     return Failure(
         failure_class=failure_class,
         kind=_text(reply.get("failure_kind")),
         reason=next((text for text in map(_text, told) if text), "the server gave no reason"),
-        terminal=reply.get("_ng_failure_terminal") is True,
+        terminal=reply.get(rows.FAILURE_TERMINAL) is True,
         source=FailureSource.ENVIRONMENT,
         delivery=Delivery.DELIVERED,
         http_status=200,
