@@ -15,6 +15,7 @@ import msgspec
 from collector import durable
 from collector.errors import FencedError, LockHeldError, RefusedError, StorageError, UnavailableError
 from collector.shard.lock_backends import Hold, LockBackend, explain_failure, hold_for
+from collector.shard.lock_file import check_lock_file
 
 #: Half a second in all, in which a look at the lock is over many times.
 _TRIES: Final = 10
@@ -78,10 +79,15 @@ class ShardLock:
         self.knows_owner_before = False
 
     def __enter__(self) -> Self:
-        """Take the lock. Raises LockHeldError that names the holder, UnavailableError for a file system without locks."""
+        """Take the lock. Raises LockHeldError that names the holder, UnavailableError for a file system without locks.
+
+        RefusedError for a place that is closed to us, or where something else than a lock lies.
+        """
         try:
             durable.make_dir(self.path.parent)
+            check_lock_file(self.path)
             self._hold = hold_for(self.path, self._backend)
+            check_lock_file(self._hold.note_path())
             if not self._hold.acquire() and not self._take_over() and not self._acquire_soon():
                 raise self._held_by_another()
         except PermissionError as error:
@@ -89,8 +95,7 @@ class ShardLock:
             what = f"it cannot be opened: {error.strerror}; its owner is uid {_owner(path)}."
             raise RefusedError(what, "Ask for write access to the run directory.", path) from error
         except (OSError, NotImplementedError) as error:
-            cure = "Use a path on a file system with working locks."
-            raise UnavailableError(explain_failure(error), cure, self.path) from error
+            raise UnavailableError(*explain_failure(error), self.path) from error
         self._learn()
         try:
             self.describe_holder(None)
@@ -178,7 +183,8 @@ def read_holder(path: Path) -> Holder | None:
 
 def _read_note(path: Path) -> Holder | None:
     with suppress(OSError, msgspec.DecodeError):
-        return msgspec.json.decode(path.read_bytes(), type=Holder)
+        if path.is_file():
+            return msgspec.json.decode(path.read_bytes(), type=Holder)
     return None
 
 

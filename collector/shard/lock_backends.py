@@ -13,11 +13,13 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 import filelock
 
 from collector import durable
 from collector.durable import FileId
+from collector.shard.lock_file import STRICT_HEAD
 
 
 class LockBackend(StrEnum):
@@ -27,8 +29,6 @@ class LockBackend(StrEnum):
     STRICT_SOFT = "strict_soft"
 
 
-#: How the file of a strict soft lock begins (filelock 4.3); a flock's file holds our own note.
-_STRICT_HEAD = b"1\nfilelock-strict"
 #: File systems whose flock excludes on one node only, or whose behaviour nobody vouches for.
 _NODE_LOCAL = ("nfs", "nfs4", "beegfs", "fuse", "9p", "cifs", "smb3")
 _NO_FLOCK = frozenset({errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK})
@@ -171,20 +171,30 @@ def mount_of(path: Path) -> tuple[str, frozenset[str]]:
     return found
 
 
-def explain_failure(error: OSError | NotImplementedError) -> str:
-    """Why a lock cannot be taken at all, in words for the message of an error."""
+class Failure(NamedTuple):
+    """Why a lock cannot be taken at all, and what to do, in words for the message of an error."""
+
+    what: str
+    cure: str
+
+
+def explain_failure(error: OSError | NotImplementedError) -> Failure:
+    """What ``error`` says to people."""
     if isinstance(error, NotImplementedError) or error.errno in _NO_FLOCK:
-        return f"this file system does not lock files ({error})."
-    return f"the lock cannot be taken ({error})."
+        return Failure(f"this file system does not lock files ({error}).", "Use a path on a file system with working locks.")
+    return Failure(f"the lock cannot be taken: {error.strerror or error}.", "Mend that, or use another path.")
 
 
 def _backend_lying_at(path: Path) -> LockBackend | None:
     try:
+        if not path.is_file():
+            # To open a pipe is to wait for its other end.
+            return None
         with path.open("rb") as file:
-            head = file.read(len(_STRICT_HEAD))
+            head = file.read(len(STRICT_HEAD))
     except OSError:
         return None
-    return LockBackend.STRICT_SOFT if head == _STRICT_HEAD else LockBackend.FLOCK
+    return LockBackend.STRICT_SOFT if head == STRICT_HEAD else LockBackend.FLOCK
 
 
 def _mode_for(path: Path) -> int:
