@@ -58,8 +58,8 @@ async def collect(
 ) -> CollectResult:
     """Fill the prepared shard at ``artifacts`` under ``lock``, which the caller holds, until it is final or told to stop.
 
-    ``agent`` and ``verifier`` stand in for those that ``settings`` name; ``only`` says of a rollout's task and repeat, as
-    ``task << 32 | repeat``, whether it may be dispatched; ``store`` is the shard as it was read under ``lock``.
+    ``agent`` and ``verifier`` stand in for those that ``settings`` name; ``only`` says of a rollout's key whether it may
+    be dispatched; ``store`` is the shard as it was read under ``lock``.
 
     Raises CorruptArtifactError before any write, FencedError when the shard is lost, UnavailableError when the endpoint
     answers nobody or the verifier grades nothing. Whatever was recorded before stays recorded.

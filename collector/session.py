@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import zlib
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
@@ -14,7 +13,7 @@ from typing import Final
 from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.commit import GroupCommitter
-from collector.errors import CorruptArtifactError, GymEvalError, RefusedError, StorageError
+from collector.errors import GymEvalError, RefusedError, StorageError
 from collector.formats import rows
 from collector.formats.events import (
     Dispatched,
@@ -31,6 +30,7 @@ from collector.formats.record import Attempt
 from collector.journal import Draft, Entry, Journal
 from collector.shard.invalid_judge import invalid_results
 from collector.shard.lock import ShardLock
+from collector.shard.recorded import as_recorded
 from collector.shard.store import RolloutStore
 from collector.state.history import History
 
@@ -114,10 +114,7 @@ class ShardSession:
         if place is None:
             return False
         row = self._journal.failure_row(place.offset, place.length)
-        if zlib.crc32(row) != place.checksum:
-            what = f"the row at byte {place.offset} is not the one that was recorded."
-            raise CorruptArtifactError(self.store.artifacts.failures, 0, what)
-        return rows.allows_reuse(row)
+        return rows.allows_reuse(as_recorded(row, place, self.store.artifacts.failures))
 
     async def dispatch(self, index: int, attempt: int, *, rollout_id: str | None = None) -> None:
         """Record that attempt ``attempt`` of rollout ``index`` leaves; durable when this returns.

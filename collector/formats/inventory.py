@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from collector.errors import BrokenInventoryError, CorruptArtifactError
 from collector.formats import rows
+from collector.formats.rollout_key import counted_id, key_of, repeat_of, task_of
 
 #: Bytes read at once when a file of lines is scanned; a few copies of a block exist at a time.
 _BLOCK = 1 << 20
@@ -68,6 +69,7 @@ class Inventory:
             stamps = list(self._places_one_by_one(lines))
         first = len(self._keys)
         self._explicit.update({first + n: stamp.explicit_id for n, stamp in enumerate(stamps) if stamp.explicit_id})
+        # Written out here and in ``index_by_id``: a shard may have millions of rows.
         self._keys.extend([stamp.task << 32 | stamp.repeat for stamp in stamps])
         self._offsets.extend(islice(accumulate(map(len, lines), initial=self._offsets[-1]), 1, None))
 
@@ -88,23 +90,29 @@ class Inventory:
 
     @property
     def keys(self) -> array[int]:
-        """``task << 32 | repeat`` of every rollout, unless they were forgotten; not to be changed."""
+        """``key`` of every rollout, unless they were forgotten; not to be changed."""
         return self._keys
+
+    def key(self, index: int) -> int:
+        """Task and repeat of rollout ``index`` as one number, of which ``rollout_key`` tells."""
+        if self._keys:
+            return self._keys[index]
+        place = rows.parse_place(self.line(index))
+        return key_of(place.task, place.repeat)
 
     def task(self, index: int) -> int:
         """The task number of rollout ``index``."""
-        return self._key(index) >> 32
+        return task_of(self.key(index))
 
     def repeat(self, index: int) -> int:
         """The repeat number of rollout ``index``."""
-        return self._key(index) & 0xFFFFFFFF
+        return repeat_of(self.key(index))
 
     def rollout_id(self, index: int) -> str:
         """``<task>-<repeat>``, or the explicit id that the dataset gave."""
         if index in self._explicit:
             return self._explicit[index]
-        key = self._key(index)
-        return f"{key >> 32}-{key & 0xFFFFFFFF}"
+        return counted_id(self.key(index))
 
     def line(self, index: int) -> bytes:
         """The materialized row as it stands in the file, newline included."""
@@ -119,12 +127,6 @@ class Inventory:
         if len(found) != len(self):
             raise CorruptArtifactError(self.path, 0, "a rollout id occurs twice.")
         return found
-
-    def _key(self, index: int) -> int:
-        if self._keys:
-            return self._keys[index]
-        place = rows.parse_place(self.line(index))
-        return place.task << 32 | place.repeat
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""

@@ -51,7 +51,7 @@ FAILURE_ALIASES: Final = frozenset(
 _TOKEN_LIMITS: Final = frozenset({"max_output_tokens", "max_tokens"})
 
 
-#: Both make one number of 64 bits, ``task << 32 | repeat``, by which rollouts are found and ordered.
+#: Both fit into one number of 64 bits, the key of ``rollout_key``.
 TaskNumber: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 RepeatNumber: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
 

@@ -75,7 +75,7 @@ class Upcoming:
         history, inventory = self._store.history, self._store.inventory
         indices = pending(history, self._settings.retry)
         if only is not None:
-            indices = array("i", (i for i in indices if only(inventory.task(i) << 32 | inventory.repeat(i))))
+            indices = array("i", (i for i in indices if only(inventory.key(i))))
         if self._settings.interleave_repeats:
             # Stable: each round keeps the order of the tasks.
             indices = array("i", sorted(indices, key=inventory.repeat))

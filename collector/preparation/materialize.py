@@ -16,6 +16,7 @@ from collector import jsonl
 from collector.agents.base import AGENTS, RowMaker
 from collector.errors import ConfigError, DatasetError, NoTasksError, NotFoundError, StorageError
 from collector.formats import rows
+from collector.formats.rollout_key import key_of
 from collector.preparation.copies import Copies, digest_of, find_copies
 from collector.prompt import load_prompt, messages_of, seeded
 from collector.settings import PromptConfig, RunSettings
@@ -112,7 +113,7 @@ class _DatasetRows:
         self._path = settings.input_jsonl_fpath
         self._repeats = repeats
         self._prompt = load_prompt(settings.prompt_config)
-        self._copies = _said_copies(self._path, settings.limit).counts
+        self._copies = _reported_copies(self._path, settings.limit).counts
 
     def __iter__(self) -> Iterator[bytes]:
         source = hashlib.sha256()
@@ -153,7 +154,7 @@ class _MadeRows:
             except ValueError as error:
                 raise DatasetError(f"{error}.", "Change the row, or the settings of the agent.", where) from error
         maker.finish(path)
-        _said_copies(path, limit)
+        _reported_copies(path, limit)
         with _kept_on_disk():
             self._file.flush()
         self.source_digest = source.hexdigest()
@@ -161,7 +162,7 @@ class _MadeRows:
     def _keep(self, task: int, repeat: int, line: bytes) -> None:
         with _kept_on_disk():
             self._file.write(line)
-        self._keys.append(task << 32 | repeat)
+        self._keys.append(key_of(task, repeat))
         self._ends.append(self._ends[-1] + len(line))
 
     def __iter__(self) -> Iterator[bytes]:
@@ -190,7 +191,7 @@ class _OwnRows:
         return iter(self._lines)
 
 
-def _said_copies(path: Path, limit: int | None) -> Copies:
+def _reported_copies(path: Path, limit: int | None) -> Copies:
     """The equal rows of the dataset, told to whoever made it: what rests on further repeats rests on few tasks."""
     found = find_copies(lambda: islice(_dataset_lines(path), limit))
     if found.note:

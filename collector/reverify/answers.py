@@ -19,7 +19,9 @@ from typing import Any, Final, Self
 from collector import jsonl
 from collector.errors import CorruptArtifactError, DatasetError, RefusedError, StorageError
 from collector.formats import rows
+from collector.formats.rollout_key import counted_id
 from collector.outcome_checks import RESULT_KEYS
+from collector.shard.recorded import ended
 from collector.state.codes import Past
 
 #: Of multi-stage runs: which answer of several a row holds is not known here.
@@ -67,11 +69,6 @@ class Candidate:
     trouble: str = ""
 
 
-def key_of(row: dict[str, Any]) -> int:
-    """Task and repeat of a row as one number, in the order of an inventory."""
-    return row[rows.TASK_INDEX] << 32 | row[rows.ROLLOUT_INDEX]
-
-
 @dataclass(slots=True)
 class Answers:
     """The rollouts of a source in (task, repeat) order. Close it, or use it as a context manager."""
@@ -97,7 +94,7 @@ class Answers:
         made._sort()
         for before, key in zip(made.keys, made.keys[1:], strict=False):
             if before == key:
-                what = f"rollout {shown(key)} is there twice."
+                what = f"rollout {counted_id(key)} is there twice."
                 raise RefusedError(what, "Name files of one run, each once.", made.files[0] if made.files else "")
         return made
 
@@ -201,11 +198,6 @@ class _Spans:
         self.lengths = array("q", (self.lengths[i] for i in order))
 
 
-def ended(line: bytes) -> bytes:
-    """``line`` with its newline, which the last one of a file may lack."""
-    return line if line.endswith(b"\n") else line + b"\n"
-
-
 def unreadable(path: Path, error: OSError) -> StorageError:
     """What to tell of a file of answers that the disk does not give."""
     return StorageError(
@@ -218,11 +210,6 @@ def is_asked(key: str) -> bool:
     if key.startswith("_ng_"):
         return key in _ASKED
     return key not in RESULT_KEYS and key not in _ADDED
-
-
-def shown(key: int) -> str:
-    """``17-0``: how people name a rollout."""
-    return f"{key >> 32}-{key & 0xFFFFFFFF}"
 
 
 def refuse_stage(line: bytes, where: str) -> None:

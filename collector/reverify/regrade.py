@@ -12,6 +12,7 @@ from collector.agents.base import Agent, AgentSettings
 from collector.agents.openai_responses import answer_in
 from collector.errors import CorruptArtifactError, GymEvalError, StorageError
 from collector.formats import rows
+from collector.formats.rollout_key import key_of
 from collector.outcome_checks import is_reserved
 from collector.outcomes import (
     Answer,
@@ -24,7 +25,7 @@ from collector.outcomes import (
     Stage,
     Verdict,
 )
-from collector.reverify.answers import Answers, Kind, key_of
+from collector.reverify.answers import Answers, Kind
 from collector.settings import RunSettings
 from collector.shard.invalid_judge import FLAG
 from collector.stop import StopReason, StopRequest
@@ -74,7 +75,7 @@ class SavedAgent(Agent[AgentSettings]):
 
     async def answer(self, row: dict[str, Any]) -> Answer | Completed | Failure:
         """The saved answer to ``row``."""
-        key = key_of(row)
+        key = key_of(row[rows.TASK_INDEX], row[rows.ROLLOUT_INDEX])
         position = self._answers.find(key)
         try:
             saved = None if position is None else self._answers.row(position)

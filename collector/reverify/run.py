@@ -20,7 +20,8 @@ from collector.collect import CollectResult, Progress, collect
 from collector.errors import DatasetError, LockHeldError, NoTasksError
 from collector.formats.inventory import facts_of_lines
 from collector.formats.manifest import Manifest, describe_run
-from collector.reverify.answers import Answers, Kind, shown
+from collector.formats.rollout_key import counted_id
+from collector.reverify.answers import Answers, Kind
 from collector.reverify.output import REVERIFY, check_output, prepare_output
 from collector.reverify.regrade import Regrader, SavedAgent
 from collector.reverify.selection import Chooser, Mode
@@ -206,7 +207,7 @@ def check_rows(chosen: Chosen, verifier: AnyVerifier) -> None:
             try:
                 verifier.check_row(jsonl.loads(line))
             except ValueError as error:
-                where = f"rollout {shown(answers.keys[position])}"
+                where = f"rollout {counted_id(answers.keys[position])}"
                 raise DatasetError(f"{error}.", "Choose another verifier.", where) from error
 
 

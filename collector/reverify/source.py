@@ -7,18 +7,17 @@ nothing, any newer outcome ends it. Whether the rollout may be tried again is it
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
-from collector.errors import CorruptArtifactError
 from collector.formats import rows
 from collector.outcomes import FailureClass
-from collector.reverify.answers import Candidate, Kind, Span, ended, refuse_stage, unreadable
+from collector.reverify.answers import Candidate, Kind, Span, refuse_stage, unreadable
 from collector.shard.invalid_judge import is_flagged
+from collector.shard.recorded import as_recorded
 from collector.shard.store import RolloutStore
 from collector.state.codes import RESULT_CODES, Code, Place
 
@@ -64,7 +63,7 @@ def candidates_in(store: RolloutStore, *, retries_invalid: bool = False) -> Iter
             if retries_invalid and found.place is not None and code in RESULT_CODES and is_flagged(results.read(found.place)):
                 found = found._replace(kind=Kind.UNJUDGED)
             yield Candidate(
-                key=inventory.task(index) << 32 | inventory.repeat(index),
+                key=inventory.key(index),
                 rollout_id=inventory.rollout_id(index),
                 kind=found.kind,
                 line=span,
@@ -123,9 +122,7 @@ class _Rows:
     def read(self, place: Place) -> bytes:
         """The row at ``place``. Raises CorruptArtifactError when another one is there."""
         try:
-            line = ended(os.pread(self._descriptor, place.length, place.offset))
+            line = os.pread(self._descriptor, place.length, place.offset)
         except OSError as error:
             raise unreadable(self._path, error) from error
-        if zlib.crc32(line) != place.checksum:
-            raise CorruptArtifactError(self._path, 0, f"the row at byte {place.offset} is not the one that was recorded.")
-        return line
+        return as_recorded(line, place, self._path)

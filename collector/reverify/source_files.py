@@ -17,10 +17,12 @@ from collector import jsonl
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError
 from collector.formats import rows
+from collector.formats.rollout_key import key_of
 from collector.outcomes import FailureClass, RolloutState
-from collector.reverify.answers import Candidate, Kind, Span, ended, refuse_stage
+from collector.reverify.answers import Candidate, Kind, Span, refuse_stage
 from collector.reverify.source import FailedRow
 from collector.shard.invalid_judge import is_flagged
+from collector.shard.recorded import ended
 from collector.state.codes import Past
 
 _CURE: Final = "Restore the file; lines that a crash cut off stand last only."
@@ -62,9 +64,10 @@ def candidates_at(
     if inventory is not None:
         for number, span, line in _lines(inventory):
             stamp = _stamp(inventory, number, line)
-            if stamp.task << 32 | stamp.repeat in known:
+            key = key_of(stamp.task, stamp.repeat)
+            if key in known:
                 raise CorruptArtifactError(inventory, number, f"rollout {stamp.rollout_id} occurs twice.")
-            known[stamp.task << 32 | stamp.repeat] = _Known(stamp.rollout_id, span)
+            known[key] = _Known(stamp.rollout_id, span)
     _take_results(artifacts.rollouts, known, is_closed=inventory is not None, retries_invalid=retries_invalid)
     if artifacts.failures.exists():
         _take_failures(artifacts.failures, known, is_closed=inventory is not None)
@@ -99,7 +102,7 @@ def _take_failures(path: Path, known: dict[int, _Known], *, is_closed: bool) -> 
 
 def _entry(path: Path, number: int, line: bytes, known: dict[int, _Known], *, is_closed: bool) -> _Known:
     stamp = _stamp(path, number, line)
-    key = stamp.task << 32 | stamp.repeat
+    key = key_of(stamp.task, stamp.repeat)
     if key not in known:
         if is_closed:
             raise CorruptArtifactError(path, number, f"rollout {stamp.rollout_id} is not in the inventory.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +10,14 @@ from typing import Any, Final
 
 from collector import jsonl
 from collector.artifacts import RunArtifacts
-from collector.errors import CorruptArtifactError
 from collector.formats import row_lines, rows
 from collector.formats.events import Migrated
 from collector.formats.inventory import Inventory
 from collector.formats.manifest import Manifest
 from collector.outcomes import Delivery, Failure, FailureClass, FailureKind, Stage
+from collector.shard.recorded import as_recorded
 from collector.shard.recovered import told_by_row
-from collector.state.codes import RESULT_CODES
+from collector.state.codes import RESULT_CODES, Place
 from collector.state.history import History
 
 FLAG: Final = "invalid_judge_response"
@@ -59,12 +58,8 @@ def invalid_results(artifacts: RunArtifacts, history: History, inventory: Invent
 
 def read_result(descriptor: int, path: Path, history: History, index: int) -> bytes:
     """The recorded result row of rollout ``index``. Raises CorruptArtifactError when the file holds another one."""
-    line = os.pread(descriptor, history.lengths[index], history.offsets[index])
-    # The last line may lack its newline until the next session ends it.
-    whole = line if line.endswith(b"\n") else line + b"\n"
-    if zlib.crc32(whole) != history.checksums[index]:
-        raise CorruptArtifactError(path, 0, f"the row at byte {history.offsets[index]} is not the one that was recorded.")
-    return whole
+    place = Place(history.offsets[index], history.lengths[index], history.checksums[index])
+    return as_recorded(os.pread(descriptor, place.length, place.offset), place, path)
 
 
 def is_flagged(line: bytes) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import zlib
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -19,7 +18,9 @@ from collector.formats.inventory import line_blocks
 from collector.outcomes import RolloutState
 from collector.settings import RetrySettings
 from collector.shard.lock import is_held
+from collector.shard.recorded import as_recorded
 from collector.shard.store import RolloutStore
+from collector.state.codes import Place
 from collector.state.retry import is_suspect, state_under
 from collector.timeline.views import AttemptEnd, FailureView, Timeline, attempts_of
 from collector.timeline.words import next_step, render
@@ -110,10 +111,7 @@ def _judge_of(path: Path, event: Success | Failed | Migrated) -> JudgeView | Non
 def _row_of(path: Path, event: Success | Failed | Migrated) -> bytes:
     with path.open("rb") as file:
         line = os.pread(file.fileno(), event.length, event.offset)
-    whole = line if line.endswith(b"\n") else line + b"\n"
-    if zlib.crc32(whole) != event.checksum:
-        raise CorruptArtifactError(path, 0, f"the row at byte {event.offset} is not the one that was recorded.")
-    return whole
+    return as_recorded(line, Place(event.offset, event.length, event.checksum), path)
 
 
 def _unknown(rollout_id: str, known: Iterable[str], artifacts: RunArtifacts) -> NotFoundError:

@@ -1,6 +1,6 @@
 """Which rows a projection holds, and in which order: pure decisions over keys and recorded places.
 
-A key is ``task << 32 | repeat``, so that the order of keys is the order of (task, repeat).
+Rows come in the order of their rollouts' keys: by task, then by repeat.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from collector.formats.rollout_key import counted_id
 from collector.state.codes import Code
 from collector.state.history import History
 
@@ -30,7 +31,7 @@ class OverlapError(ValueError):
     @property
     def rollout(self) -> str:
         """The rollout in words."""
-        return f"rollout {task_of(self.key)}-{repeat_of(self.key)}"
+        return f"rollout {counted_id(self.key)}"
 
     def __str__(self) -> str:
         return f"{self.rollout} is in input {self.shards[0]} and in input {self.shards[1]}"
@@ -47,21 +48,6 @@ class SelectedRows:
 
     def __len__(self) -> int:
         return len(self.keys)
-
-
-def key_of(task: int, repeat: int) -> int:
-    """The key of one rollout."""
-    return task << 32 | repeat
-
-
-def task_of(key: int) -> int:
-    """The task number of ``key``."""
-    return key >> 32
-
-
-def repeat_of(key: int) -> int:
-    """The repeat number of ``key``."""
-    return key & 0xFFFFFFFF
 
 
 def select_rows(keys: Sequence[int], history: History) -> SelectedRows:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from collector.errors import RefusedError
-from merge.inputs.select import repeat_of, task_of
+from collector.formats.rollout_key import counted_id
 from merge.legacy.columns import Results
 from merge.legacy.files import LegacyRows
 from merge.legacy.owners import owners_of
@@ -63,6 +63,4 @@ def _check_asked(agent: Agent, rows: LegacyRows) -> None:
         key = int(foreign[0])
         of_result = agent.results.files[agent.results.keys == key].tolist()
         where: Path | str = rows.files[of_result[0]].run.rollouts if of_result else agent.name
-        raise RefusedError(
-            f"rollout {task_of(key)}-{repeat_of(key)} is in no inventory.", "The files are not of one run.", where
-        )
+        raise RefusedError(f"rollout {counted_id(key)} is in no inventory.", "The files are not of one run.", where)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 
 from collector.errors import RefusedError
-from merge.inputs.select import repeat_of, task_of
+from collector.formats.rollout_key import counted_id, task_of
 from merge.legacy.columns import Questions, Results
 from merge.legacy.files import LegacyFile, LegacyRows
 from merge.legacy.lines import line_number
@@ -74,7 +74,7 @@ def _check_same(rows: LegacyRows, order: Integers, is_first: Flags) -> None:
                 key = int(results.keys[order[place]])
                 here, there = (f"{paths[at.file]}:{line_number(paths[at.file], at.offset)}" for at in (second, first))
                 raise RefusedError(
-                    f"another row of rollout {task_of(key)}-{repeat_of(key)} than {there}.",
+                    f"another row of rollout {counted_id(key)} than {there}.",
                     "Nobody can tell which counts: remove one.",
                     here,
                 )

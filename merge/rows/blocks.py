@@ -12,7 +12,7 @@ import numpy as np
 
 from collector.durable import FileId
 from collector.errors import CorruptArtifactError, RefusedError
-from merge.inputs.select import repeat_of, task_of
+from collector.formats.rollout_key import counted_id
 from merge.inputs.shards import ShardView
 
 #: Bytes of one stretch over all inputs together. Rows of requests that ran side by side are recorded out of order: each
@@ -158,7 +158,7 @@ def unreadable(shards: Sequence[ShardView], key: int, why: str) -> CorruptArtifa
 
 def _corrupt(shard: ShardView, index: int, what: str) -> CorruptArtifactError:
     key = shard.rows.keys[index]
-    where = f"the row of rollout {task_of(key)}-{repeat_of(key)} at byte {shard.rows.offsets[index]}"
+    where = f"the row of rollout {counted_id(key)} at byte {shard.rows.offsets[index]}"
     return CorruptArtifactError(shard.artifacts.rollouts, 0, f"{where} {what}")
 
 

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collector.formats.rollout_key import key_of, repeat_of, task_of
 from collector.state.codes import Code
 from collector.state.history import History
-from merge.inputs.select import OverlapError, key_of, merge_keys, repeat_of, select_rows, task_of
+from merge.inputs.select import OverlapError, merge_keys, select_rows
 from merge.metrics.figures import pass_at, quantile, summarize
 from merge.metrics.table import RowTable
 from merge.rows.blocks import RowBlock
