@@ -123,10 +123,11 @@ def _print_reasons(run: RunDir, found: RunReport) -> None:
     from orchestrate.status.last_words import reasons
 
     plan = read_plan(run)
-    incomplete = [b.name for b in found.benchmarks if b.coverage is None or not b.coverage.complete]
-    for name in incomplete:
-        for words in reasons(run, plan.benchmark(name)):
-            print(f"{name}: {words}", file=sys.stderr)
+    incomplete = [b for b in found.benchmarks if b.coverage is None or not b.coverage.complete]
+    for benchmark in incomplete:
+        unfinished = {shard.index for shard in benchmark.shards if shard.trouble or shard.completed < shard.expected}
+        for words in reasons(run, plan.benchmark(benchmark.name), unfinished):
+            print(f"{benchmark.name}: {words}", file=sys.stderr)
     if incomplete:
         print(f"All that the jobs wrote: gym eval logs {found.name}", file=sys.stderr)
 

@@ -75,7 +75,8 @@ def report(run: RunDir, *, benchmark: str | None = None) -> RunReport:
 
 
 def _with_endings(found: BenchmarkReport, run: RunDir, benchmark: BenchmarkPlan) -> BenchmarkReport:
-    return found.model_copy(update={"job_endings": reasons(run, benchmark)}) if found.left_alone else found
+    left = {shard.index for shard in found.left_alone}
+    return found.model_copy(update={"job_endings": reasons(run, benchmark, left)}) if left else found
 
 
 def _with_submissions(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 #: How a job begins the line that it ends with.
 _ERROR: Final = "gym eval: "
 #: How an error about one shard begins.
-_SHARD: Final = re.compile(r"(?P<benchmark>.+) shard \d+ of \d+: ")
+_SHARD: Final = re.compile(r"(?P<benchmark>.+?) shard (?P<index>\d+)(?: of \d+)?: ")
 #: Bytes at a log's end in which that line is looked for.
 _TAIL: Final = 16_384
 #: Different reasons that are shown; more are counted.
@@ -26,20 +27,22 @@ _MOST: Final = 3
 _FILES: Final = 200
 
 
-def reasons(run: RunDir, benchmark: BenchmarkPlan) -> list[str]:
-    """What jobs of ``benchmark`` that had it to themselves said last, then those that it shared with others."""
-    mine, shared = last_words(run.logs(benchmark)), last_words(run.logs(None), of=benchmark.name)
+def reasons(run: RunDir, benchmark: BenchmarkPlan, shards: Collection[int]) -> list[str]:
+    """What jobs said last of these shards of ``benchmark``: first jobs that had it to themselves, then those it shared."""
+    mine = last_words(run.logs(benchmark), of=benchmark.name, shards=shards)
+    shared = last_words(run.logs(None), of=benchmark.name, shards=shards)
     return list(dict.fromkeys([*mine, *shared]))
 
 
-def last_words(logs: Path, *, of: str | None = None) -> list[str]:
+def last_words(logs: Path, *, of: str, shards: Collection[int]) -> list[str]:
     """The errors that each job log in ``logs`` ends with, newest first, equal ones once; at most three, then how many more.
 
-    With ``of`` those about shards of other benchmarks are left out: packed jobs end with one for each of their shards. Of very
-    many logs the newest are read.
+    Those about other benchmarks than ``of`` and other shards are left out: packed jobs end with one for each of their shards,
+    and a shard whose job is in the queue again, or was followed by one that did the work, has nothing to explain. Of very many
+    logs the newest are read.
     """
     files = sorted(logs.glob("job-*.log"), key=_age, reverse=True)[:_FILES]
-    said = list(dict.fromkeys(word for path in files for word in _errors_in(path) if _is_about(word, of)))
+    said = list(dict.fromkeys(word for path in files for word in _errors_in(path) if _is_about(word, of, shards)))
     more = [f"and {counted(len(said) - _MOST, 'other reason')}"] if len(said) > _MOST else []
     return said[:_MOST] + more
 
@@ -51,9 +54,9 @@ def _age(path: Path) -> float:
     return 0.0
 
 
-def _is_about(word: str, benchmark: str | None) -> bool:
+def _is_about(word: str, benchmark: str, shards: Collection[int]) -> bool:
     place = _SHARD.match(word)
-    return benchmark is None or place is None or place["benchmark"] == benchmark
+    return place is None or (place["benchmark"] == benchmark and int(place["index"]) in shards)
 
 
 def _errors_in(path: Path) -> list[str]:

@@ -94,4 +94,17 @@ def test_equal_reasons_are_said_once_and_a_job_that_went_on_has_none(tmp_path: P
     for name, text in (("a", "gym eval: full\n"), ("b", "gym eval: full\n"), ("c", "gym eval: cut\n12 of 12 done\n")):
         (tmp_path / f"job-{name}.log").write_text(text)
 
-    assert last_words(tmp_path) == ["full"]
+    assert last_words(tmp_path, of="math", shards={0}) == ["full"]
+
+
+def test_shards_that_need_no_explanation_give_none(tmp_path: Path) -> None:
+    """A job that was preempted waits again, and a cancelled one was followed by one that finished: their words are history."""
+    for shard in range(3):
+        (tmp_path / f"job-1_{shard}.log").write_text(f"gym eval: math shard {shard} of 3: 5 of 9 rollouts are unfinished.\n")
+    (tmp_path / "job-2.log").write_text(
+        "gym eval: code shard 1: the disk is full.\ngym eval: math shard 1: the disk is full.\n"
+    )
+
+    said = last_words(tmp_path, of="math", shards={1})
+
+    assert sorted(said) == ["math shard 1 of 3: 5 of 9 rollouts are unfinished.", "math shard 1: the disk is full."]

@@ -161,8 +161,12 @@ def test_why_jobs_ended_is_in_the_text_and_in_the_json(tmp_path: Path) -> None:
     fake.program("squeue", "echo '101_0|TIMEOUT|TimeLimit'; echo '101_1|CANCELLED|None'")
     ended = benchmark()
     text = project.gym("status", env=fake.env).stdout
+    (logs / "job-101_1.log").write_text("gym eval: math shard 1 of 2: 2 of 2 rollouts are unfinished (terminated).\n")
+    fake.program("squeue", "echo '101_0|TIMEOUT|TimeLimit'; echo '101_1|PENDING|BeginTime'")
+    requeued = benchmark()
 
     assert waiting["job_endings"] == []
+    assert requeued["job_endings"] == ended["job_endings"]
     assert ended["job_endings"] == ["math shard 0 of 2: the disk is full. Make room."]
     assert [(s["job_state"], s["detail"]) for s in ended["shards"]] == [("TIMEOUT", "TimeLimit"), ("CANCELLED", "")]
     assert f"math: a job ended: {ended['job_endings'][0]}\n" in text
