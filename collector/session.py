@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -33,6 +32,7 @@ from collector.shard.lock import ShardLock
 from collector.shard.recorded import as_recorded
 from collector.shard.store import RolloutStore
 from collector.state.history import History
+from collector.version import installed_version
 
 #: Rows made failures with one commit: so many are in memory at once.
 _MIGRATED_AT_ONCE = 64
@@ -174,7 +174,7 @@ class ShardSession:
             pid=os.getpid(),
             job_id=job.job_id,
             restart_count=job.restart_count,
-            version=_version(),
+            version=installed_version(),
             lock=lock.backend,
         )
         drafts: list[Draft] = [started, *repairs.lost, *repairs.recovered]
@@ -221,10 +221,3 @@ def _explained(error: OSError) -> GymEvalError:
         what = f"it belongs to uid {path.stat().st_uid} and cannot be written by uid {os.geteuid()}."
         return RefusedError(what, "Resume as that user, or have the files of the run made writable for your group.", path)
     return StorageError(f"the shard cannot be opened: {error.strerror}.", "Mend that, then resume.", error.filename or "")
-
-
-def _version() -> str | None:
-    try:
-        return version("gym-eval")
-    except PackageNotFoundError:
-        return None

@@ -171,15 +171,4 @@ def append_line(artifacts: RunArtifacts, line: bytes) -> None:
     from merge.publication.lock import waiting_lock  # noqa: PLC0415
 
     with waiting_lock(artifacts.companion("_exports.lock")):
-        path = artifacts.exports
-        if path.exists():
-            data = path.read_bytes()
-            whole = data.rfind(b"\n") + 1
-            if whole < len(data):
-                durable.truncate(path, whole)
-        file = durable.AppendFile(path)
-        try:
-            file.append(line)
-            file.sync()
-        finally:
-            file.close()
+        durable.append_lines(artifacts.exports, line)

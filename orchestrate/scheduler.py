@@ -127,9 +127,9 @@ def scrubbed_environment() -> dict[str, str]:
 
 def max_array_size() -> int:
     """The most tasks an array may have here; Slurm's own default when the controller does not say."""
-    output = _run(["scontrol", "show", "config"])
-    if isinstance(output, str):
-        for line in output.splitlines():
+    answer = ask_program(["scontrol", "show", "config"])
+    if answer.trouble is None:
+        for line in answer.text.splitlines():
             key, _, value = line.partition("=")
             if key.strip() == "MaxArraySize" and value.strip().isdigit():
                 return max(1, int(value))
@@ -151,10 +151,10 @@ def _combine(job_id: str, queue: _Listing, books: _Listing) -> JobFact:
 def _squeue(names: Sequence[str], *, timeout_s: float = ASK_TIMEOUT_S) -> _Listing:
     # -t all: ended jobs are listed for MinJobAge seconds, which is all there is where accounting is off.
     command = ["squeue", "--noheader", "--array", "--states=all", f"--name={','.join(names)}", "--format=%i|%T|%r"]
-    output = _run(command, timeout_s=timeout_s)
-    if isinstance(output, _Trouble):
-        return _Listing(None, output.text)
-    facts = (line.split("|", 2) for line in output.splitlines() if line.count("|") >= 2)
+    answer = ask_program(command, timeout_s=timeout_s)
+    if answer.trouble is not None:
+        return _Listing(None, answer.trouble)
+    facts = (line.split("|", 2) for line in answer.text.splitlines() if line.count("|") >= 2)
     return _Listing(
         {job_id: JobFact(Knowledge.KNOWN, state, reason) for text, state, reason in facts if (job_id := leader_of(text))}
     )
@@ -163,10 +163,10 @@ def _squeue(names: Sequence[str], *, timeout_s: float = ASK_TIMEOUT_S) -> _Listi
 def _sacct(job_ids: Sequence[str], *, timeout_s: float) -> _Listing:
     bases = sorted({job_id.partition("_")[0] for job_id in job_ids})
     command = ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={','.join(bases)}", "--format=JobID,State"]
-    output = _run(command, timeout_s=timeout_s)
-    if isinstance(output, _Trouble):
-        return _Listing(None, output.text)
-    rows = (line.split("|", 1) for line in output.splitlines() if "|" in line)
+    answer = ask_program(command, timeout_s=timeout_s)
+    if answer.trouble is not None:
+        return _Listing(None, answer.trouble)
+    rows = (line.split("|", 1) for line in answer.text.splitlines() if "|" in line)
     # "CANCELLED by 0" is one state with a remark.
     return _Listing(
         {job_id: JobFact(Knowledge.KNOWN, state.split(" ")[0], state) for text, state in rows if (job_id := leader_of(text))}
@@ -183,21 +183,22 @@ def leader_of(text: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Trouble:
-    """Why a program of Slurm gave no answer."""
+class Answer:
+    """What a program of Slurm printed; ``trouble`` is why that is no answer, None when it is one."""
 
-    text: str
+    text: str = ""
+    trouble: str | None = None
 
 
-def _run(command: list[str], *, timeout_s: float = ASK_TIMEOUT_S) -> str | _Trouble:
+def ask_program(command: list[str], *, timeout_s: float = ASK_TIMEOUT_S, env: Mapping[str, str] | None = None) -> Answer:
+    """What ``command`` prints, within its time; ``env`` is added to its environment."""
+    environ = {**scrubbed_environment(), **(env or {})}
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout_s, env=scrubbed_environment(), check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, env=environ, check=False)
     except FileNotFoundError:
-        return _Trouble(f"{command[0]} is not installed here")
+        return Answer(trouble=f"{command[0]} is not installed here")
     except subprocess.TimeoutExpired:
-        return _Trouble(f"{command[0]} gave no answer within {timeout_s:.0f} s")
+        return Answer(trouble=f"{command[0]} gave no answer within {timeout_s:.0f} s")
     if done.returncode:
-        return _Trouble(f"{command[0]}: {' '.join(done.stderr.split()) or f'exit code {done.returncode}'}")
-    return done.stdout
+        return Answer(done.stdout, f"{command[0]}: {' '.join(done.stderr.split()) or f'exit code {done.returncode}'}")
+    return Answer(done.stdout)

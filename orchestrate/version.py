@@ -1,13 +1,10 @@
-"""The version of this program, from its installed metadata; without them it is a working copy."""
+"""The version of this program as people are told it."""
 
 from __future__ import annotations
+
+from collector.version import installed_version
 
 
 def package_version() -> str:
     """For example ``0.1.0``."""
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - 20 ms that --help does not need
-
-    try:
-        return version("gym-eval")
-    except PackageNotFoundError:
-        return "0+unknown"
+    return installed_version() or "0+unknown"

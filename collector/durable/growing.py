@@ -73,7 +73,24 @@ def create_missing(path: Path) -> None:
     names.sync_dir(path.parent)
 
 
-def truncate(path: Path, size_bytes: int) -> None:
+def append_lines(path: Path, data: bytes) -> None:
+    """Add whole lines to ``path``, durably and in one write; what a crash left of an earlier line is cut off first.
+
+    The caller holds the lock under which the file is written.
+    """
+    before = path.read_bytes() if path.exists() else b""
+    whole = before.rfind(b"\n") + 1
+    if whole < len(before):
+        _truncate(path, whole)
+    file = AppendFile(path)
+    try:
+        file.append(data)
+        file.sync()
+    finally:
+        file.close()
+
+
+def _truncate(path: Path, size_bytes: int) -> None:
     """Cut ``path`` to ``size_bytes``, durably."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:

@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+#: The name of ``temporary_name``, with that of its target in it.
+_TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp", re.DOTALL)
 _NO_DIRECTORY_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
 
 
@@ -139,8 +141,17 @@ def sweep(path: Path, *, fence: Callable[[], None] | None = None) -> list[Path]:
 def _temporaries_of(target: Path) -> list[Path]:
     if not target.parent.is_dir():
         return []
-    name = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}\.tmp")
-    return [entry for entry in target.parent.iterdir() if name.fullmatch(entry.name) and not entry.is_symlink()]
+    return [entry for entry in target.parent.iterdir() if _temporary_of(entry) == target.name]
+
+
+def is_temporary(path: Path) -> bool:
+    """Whether ``path`` is a file or directory, and no link, with a name that publications and removals give for a moment."""
+    return _temporary_of(path) is not None
+
+
+def _temporary_of(path: Path) -> str | None:
+    found = _TEMPORARY.fullmatch(path.name)
+    return None if found is None or path.is_symlink() else found[1]
 
 
 def target_of(path: Path) -> Path:

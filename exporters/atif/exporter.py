@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -12,6 +11,7 @@ from pydantic import BeforeValidator, Field
 from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError, GymEvalError
+from collector.version import installed_version
 from exporters.atif.bundle import MANIFEST_NAME, Published, find_bundle, is_as_published, publish_bundle
 from exporters.atif.profile import Choice, Context
 from exporters.base import ADVICE, EXISTS, Exporter, ExportResult, RunExportConfig, Text
@@ -106,7 +106,7 @@ class AtifExporter(Exporter[ExportAtifConfig]):
             session_id=session,
             agent_name=facts.agent or "unknown",
             agent_version=self.config.agent_version,
-            exporter_version=_version(),
+            exporter_version=installed_version() or "unknown",
             profile=self.config.profile,
             schema_version="ATIF-v1.8" if self.config.schema_version == "1.8" else "ATIF-v1.7",
         )
@@ -119,10 +119,3 @@ class AtifExporter(Exporter[ExportAtifConfig]):
             f"manifest sha256: {published.manifest_sha256}",
             evidence=published.manifest_sha256,
         )
-
-
-def _version() -> str:
-    try:
-        return version("gym-eval")
-    except PackageNotFoundError:
-        return "unknown"

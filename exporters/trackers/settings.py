@@ -10,19 +10,13 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from collector.addresses import check_http, split_address
-from collector.setting_kinds import Seconds
+from collector.setting_kinds import Seconds, refuse_bool
 from collector.text.masked import is_credential
 from exporters.base import RunExportConfig, Text
 
 _INSTEAD: Final = "leave them to the environment"
 #: host, host:5000, [::1]:5000/path, and http:host: what MLflow would take for a folder, or for a scheme that it does not know.
 _SERVER: Final = re.compile(r"(https?:|[^/\\]+:[0-9]+(/|$))", re.IGNORECASE)
-
-
-def _no_bool(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("must be a number, not true or false")  # noqa: TRY004 - pydantic turns ValueError into its own
-    return value
 
 
 def check_server(value: str) -> str:
@@ -80,6 +74,6 @@ class TrackerConfig(RunExportConfig):
     report_fpath: Path | None = Field(default=None, description="a page of gym eval report to send too")
     replace: bool = Field(default=False, description="put changed results in the place of the old ones, not beside them")
     timeout_s: Seconds = Field(default=600.0, description="seconds for the whole export")
-    request_timeout_s: Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=600)] = Field(
+    request_timeout_s: Annotated[int, BeforeValidator(refuse_bool), Field(ge=1, le=600)] = Field(
         default=30, description="seconds for one request"
     )

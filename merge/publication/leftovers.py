@@ -11,4 +11,4 @@ from collector import durable
 def sweep_leftovers(paths: Iterable[Path]) -> None:
     """Remove what crashed publications of ``paths`` left. The caller holds the lock under which they are published."""
     for path in paths:
-        durable.sweep(durable.real_path(path) if path.is_symlink() else path)
+        durable.sweep(path)

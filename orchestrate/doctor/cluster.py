@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from collector.text.counted import agreeing, counted
@@ -13,19 +11,11 @@ from orchestrate.config.compute import SlurmCompute
 from orchestrate.config.pools import partitions_of
 from orchestrate.config.values import in_words, walltime_seconds
 from orchestrate.doctor.finding import Finding, fail, ok, warn
-from orchestrate.scheduler import ASK_TIMEOUT_S, scrubbed_environment
+from orchestrate.scheduler import ask_program
 
 _PROGRAMS: Final = ("sbatch", "squeue", "scancel", "scontrol", "srun")
 #: Seconds that a collector takes from SIGTERM to its end: requests in flight get three.
 _NEEDED_KILL_WAIT_S: Final = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a program printed; ``trouble`` is why it printed nothing."""
-
-    text: str = ""
-    trouble: str | None = None
 
 
 def check_cluster(compute: SlurmCompute | None, *, shards: int) -> list[Finding]:
@@ -35,7 +25,7 @@ def check_cluster(compute: SlurmCompute | None, *, shards: int) -> list[Finding]
         return [
             fail("slurm", f"{', '.join(missing)} not found", "Run this where jobs can be submitted, or set compute.hostname.")
         ]
-    answer = ask(["scontrol", "show", "config"])
+    answer = ask_program(["scontrol", "show", "config"])
     if answer.trouble is not None:
         return [
             fail("slurm", f"the controller does not answer ({answer.trouble})", "Try again later, or ask your administrators.")
@@ -46,21 +36,6 @@ def check_cluster(compute: SlurmCompute | None, *, shards: int) -> list[Finding]
     if compute is None:
         return found
     return [*found, *(finding for name in partitions_of(compute) for finding in _partition(name, compute, config))]
-
-
-def ask(command: list[str], timeout_s: float = ASK_TIMEOUT_S) -> Answer:
-    """What ``command`` prints, within its time."""
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout_s, env=scrubbed_environment(), check=False
-        )
-    except FileNotFoundError:
-        return Answer(trouble=f"{command[0]} is not installed here")
-    except subprocess.TimeoutExpired:
-        return Answer(trouble=f"{command[0]} gave no answer within {timeout_s:.0f} s")
-    if done.returncode:
-        return Answer(done.stdout, f"{command[0]}: {' '.join(done.stderr.split()) or f'exit code {done.returncode}'}")
-    return Answer(done.stdout)
 
 
 def parse_config(text: str) -> dict[str, str]:
@@ -81,7 +56,7 @@ def _accounting(config: Mapping[str, str]) -> Finding:
     if not kind.endswith("slurmdbd"):
         advice = "Nothing to do: status goes by the run's own files; job hours and queueing times cannot be told."
         return warn("accounting", f"off; an ended job is forgotten after {age}", advice)
-    answer = ask(["sacct", "--noheader", "--allocations", "--starttime=now", "--format=JobID"])
+    answer = ask_program(["sacct", "--noheader", "--allocations", "--starttime=now", "--format=JobID"])
     if answer.trouble is not None:
         return warn("accounting", f"on, and sacct does not answer ({answer.trouble})", "Ask your administrators.")
     return ok("accounting", "sacct answers")
@@ -129,7 +104,7 @@ def _arrays(config: Mapping[str, str], shards: int) -> Finding:
 
 
 def _partition(name: str, compute: SlurmCompute, config: Mapping[str, str]) -> Iterator[Finding]:
-    answer = ask(["scontrol", "--oneliner", "show", "partition", name])
+    answer = ask_program(["scontrol", "--oneliner", "show", "partition", name])
     if answer.trouble is not None:
         advice = "See sinfo for the partitions there are; the key is compute.*.partition, or that of a node pool."
         yield fail("partition", f"{name}: {answer.trouble}", advice)

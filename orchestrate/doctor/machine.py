@@ -6,8 +6,8 @@ import shutil
 import sys
 from typing import Any, Final
 
-from orchestrate.doctor.cluster import ask
 from orchestrate.doctor.finding import Finding, fail, ok
+from orchestrate.scheduler import ask_program
 from orchestrate.version import package_version
 
 _RUNTIMES: Final = ("enroot", "apptainer", "singularity", "podman", "docker")
@@ -22,7 +22,7 @@ def check_machine() -> Finding:
 def check_containers(services: dict[str, Any], *, on_slurm: bool) -> Finding:
     """Whether containers can be started the way services ask for them: by srun --container-image, which Pyxis offers."""
     wanted = [name for name, service in services.items() if getattr(service, "container", None)]
-    has_pyxis = on_slurm and "--container-image" in ask(["srun", "--help"]).text
+    has_pyxis = on_slurm and "--container-image" in ask_program(["srun", "--help"]).text
     runtimes = [name for name in _RUNTIMES if shutil.which(name) is not None]
     found = "Pyxis (srun --container-image)" if has_pyxis else ", ".join(runtimes) or "none"
     if wanted and not has_pyxis:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from orchestrate.runs.submissions import Submission
-from orchestrate.scheduler import leader_of, scrubbed_environment
+from orchestrate.scheduler import ask_program, leader_of
 
 _SACCT_TIMEOUT_S: Final = 60.0
 _ELAPSED: Final = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
@@ -38,16 +37,9 @@ def job_runs(submissions: Iterable[Submission]) -> tuple[dict[str, list[JobRun]]
     command = ["sacct", "--noheader", "--parsable2", "--allocations", "--duplicates", f"--jobs={','.join(bases)}"]
     command += ["--format=JobID,Submit,Start,End,Elapsed,State"]
     # Times in UTC, as the journals have them.
-    env = {**scrubbed_environment(), "TZ": "UTC", "SLURM_TIME_FORMAT": "%Y-%m-%dT%H:%M:%S"}
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SACCT_TIMEOUT_S, env=env, check=False)
-    except FileNotFoundError:
-        return {}, "sacct is not installed here"
-    except subprocess.TimeoutExpired:
-        return {}, f"sacct gave no answer within {_SACCT_TIMEOUT_S:.0f} s"
-    if done.returncode:
-        return {}, " ".join(done.stderr.split()) or f"sacct: exit code {done.returncode}"
-    return parse_sacct(done.stdout), None
+    env = {"TZ": "UTC", "SLURM_TIME_FORMAT": "%Y-%m-%dT%H:%M:%S"}
+    answer = ask_program(command, timeout_s=_SACCT_TIMEOUT_S, env=env)
+    return (parse_sacct(answer.text), None) if answer.trouble is None else ({}, answer.trouble)
 
 
 def parse_sacct(output: str) -> dict[str, list[JobRun]]:

@@ -6,7 +6,6 @@ lock, or a scheduler that could not be asked.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ from orchestrate.runs.plan import SubmitPlan
 #: How often a held lock is looked at, and the seconds between two looks: a look takes less than a millisecond.
 _LOOKS: Final = 5
 _PAUSE_S: Final = 0.05
-_TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,7 @@ def _is_held_for_long(lock: Path) -> bool:
 
 def _leftovers(run: RunDir, plan: SubmitPlan) -> Iterator[Path]:
     yield from (path for ending in ("lock", "begun") for path in run.slot(0).parent.glob(f"*.{ending}"))
-    yield from (path for path in run.root.rglob(".*.tmp") if _TEMPORARY.fullmatch(path.name) and not path.is_symlink())
+    yield from (path for path in run.root.rglob(".*.tmp") if durable.is_temporary(path))
     for benchmark in (*plan.benchmarks, None):
         # The script stays: it says what was run.
         yield from run.jobs(benchmark).glob("*/*.pkl")

@@ -167,16 +167,7 @@ def questions(submissions: Iterable[Submission]) -> dict[str, set[str]]:
 
 def append(path: Path, *receipts: Receipt) -> None:
     """Add ``receipts`` durably, in one write; a torn line of a crash is cut off first. The caller holds the submit lock."""
-    data = path.read_bytes() if path.exists() else b""
-    whole = data.rfind(b"\n") + 1
-    if whole != len(data):
-        durable.truncate(path, whole)
-    file = durable.AppendFile(path)
-    try:
-        file.append(b"".join(map(encode, receipts)))
-        file.sync()
-    finally:
-        file.close()
+    durable.append_lines(path, b"".join(map(encode, receipts)))
 
 
 def latest_jobs(submissions: Sequence[Submission], benchmark: str) -> dict[int, str]:
