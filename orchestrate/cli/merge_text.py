@@ -44,9 +44,10 @@ def outcome_of(report: MergeReport) -> int:
 
 
 def _lines(report: MergeReport, coverage: dict[str, Any], merged: Any) -> list[str]:
-    from orchestrate.cli.tables import kinds_of, score_of, states_of
+    from orchestrate.cli.result_text import result_lines
 
-    lines = [f"score     {score_of(report.coverage, is_expected_known=report.is_expected_known)}"]
+    score, *others = result_lines(report.coverage, is_expected_known=report.is_expected_known)
+    lines = [score]
     zeros = coverage.get("counted_as_zero")
     if zeros:
         total = zeros["measured"] + zeros["failures_counted_as_zero"] + zeros["imputed"]
@@ -57,11 +58,7 @@ def _lines(report: MergeReport, coverage: dict[str, Any], merged: Any) -> list[s
             f"{zeros['measured']} measured, {counted(zeros['failures_counted_as_zero'], 'failure')} counted as 0, "
             f"{zeros['imputed']} missing imputed as 0"
         )
-    lines.append(f"rollouts  {states_of(report.coverage)}")
-    if report.coverage.truncated:
-        lines.append(f"truncated {counted(report.coverage.truncated, 'answer')} stopped at a token limit")
-    if report.coverage.failures_by_kind:
-        lines.append(f"failures  {kinds_of(report.coverage.failures_by_kind)}")
+    lines += others
     if report.coverage.partial:
         lines.append("PARTIAL   shards or unfinished rollouts are not in it")
     return [*lines, *(f"  {path}" for path in (merged.rollouts, merged.coverage, merged.aggregate) if path.exists())]

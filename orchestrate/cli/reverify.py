@@ -187,9 +187,6 @@ def _as_json(coverage: Coverage) -> str:
 
 
 def _as_text(coverage: Coverage) -> str:
-    from orchestrate.cli.tables import kinds_of, score_of, states_of
+    from orchestrate.cli.result_text import result_lines
 
-    lines = [f"score     {score_of(coverage)}", f"rollouts  {states_of(coverage)}"]
-    if coverage.failures_by_kind:
-        lines.append(f"failures  {kinds_of(coverage.failures_by_kind)}")
-    return "\n".join(lines) + "\n"
+    return "\n".join(result_lines(coverage)) + "\n"

@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     settings = _settings(args)
     from orchestrate.collection import prepare
 
-    run = prepare(settings)
+    run = prepare(settings, read=[args.config] if args.config else [])
     coverage, stopped = _collect(run)
     if coverage.is_final:
         _aggregate(run)
@@ -235,12 +235,9 @@ def _check_health(run: PreparedRun) -> None:
 
 
 def _as_text(coverage: Coverage, run: PreparedRun) -> str:
-    from orchestrate.cli.tables import kinds_of, score_of, states_of
+    from orchestrate.cli.result_text import result_lines
 
     artifacts = run.artifacts
     files = [artifacts.rollouts, artifacts.failures, artifacts.coverage, artifacts.aggregate]
     shown = [f"  {path}" for path in files if path.exists() and path.stat().st_size]
-    lines = [f"score     {score_of(coverage)}", f"rollouts  {states_of(coverage)}"]
-    if coverage.failures_by_kind:
-        lines.append(f"failures  {kinds_of(coverage.failures_by_kind)}")
-    return "\n".join([*lines, *shown]) + "\n"
+    return "\n".join([*result_lines(coverage), *shown]) + "\n"

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Generator
 
-    from collector.state.coverage import Coverage
     from orchestrate.status.report import BenchmarkReport, ExportReport, RunReport, ShardReport
 
 #: Benchmarks with more shards than this are shown by state, unless --shards asks for each.
@@ -55,11 +54,12 @@ def _look(args: Namespace, argv: list[str]) -> int:
     from orchestrate.named import run_and_benchmark, whole_run
 
     if args.waste:
+        from orchestrate.cli.tables import terminal_width
         from orchestrate.cli.waste_text import waste_text
         from orchestrate.operate.waste import waste_of
 
         waste = waste_of(whole_run(args.run))
-        print(waste.model_dump_json(indent=2) if args.json else waste_text(waste))
+        print(waste.model_dump_json(indent=2) if args.json else waste_text(waste, terminal_width()))
         return 0
     from orchestrate.cli.tables import terminal_width
     from orchestrate.status.gather import report
@@ -84,7 +84,7 @@ def _parser() -> CommandParser:
 
 def as_text(found: RunReport, *, each_shard: bool, with_ages: bool = True, width: int | None = None) -> str:
     """The report for people, in lines of ``width`` characters as far as names and paths allow."""
-    from orchestrate.cli.tables import age_text, kinds_of, score_of, wrapped
+    from orchestrate.cli.tables import age_text, fitted, kinds_of, score_of, wrapped
 
     header = ["benchmark", "score", "done", "jobs", "failures", "last event"]
     rows: list[list[str]] = []
@@ -95,7 +95,9 @@ def as_text(found: RunReport, *, each_shard: bool, with_ages: bool = True, width
         age = age_text(benchmark.age_s) if with_ages else ""
         rows.append([benchmark.name, score_of(coverage), f"{done}/{benchmark.expected}", _jobs(benchmark), kinds, age])
     parts = [f"{found.name}  {found.run_dir}"]
-    parts += _benchmarks(header, rows, width) if with_ages else _benchmarks(header[:-1], [row[:-1] for row in rows], width)
+    if not with_ages:
+        header, rows = header[:-1], [row[:-1] for row in rows]
+    parts += fitted(header, rows, width=width, movable=_MOVED, spare=(("benchmark", _NAME_LEAST),))
     for benchmark in found.benchmarks:
         details = _details(benchmark, found, with_ages=with_ages)
         parts += [wrapped(line, width) for line in details]
@@ -106,27 +108,12 @@ def as_text(found: RunReport, *, each_shard: bool, with_ages: bool = True, width
     return "\n".join(parts)
 
 
-def _benchmarks(header: list[str], rows: list[list[str]], width: int | None) -> list[str]:
-    """The table of benchmarks; columns that it has no room for stand below it, line by line and whole."""
-    from orchestrate.cli.tables import table, wrapped
-
-    below: list[str] = []
-    movable = list(_MOVED)
-    while True:
-        shown = table(header, rows, width=width, spare=(("benchmark", _NAME_LEAST),))
-        if width is None or max(map(len, shown.splitlines())) <= width or not movable:
-            return [shown, *below]
-        moved = movable.pop(0)
-        column = header.index(moved)
-        below += [wrapped(f"{row[0]}: {moved} {row[column]}", width) for row in rows if row[column] != "-"]
-        header, *rows = [[*row[:column], *row[column + 1 :]] for row in (header, *rows)]
-
-
 def _stands(export: ExportReport) -> str:
     return "not made yet" if export.standing == "never" else export.standing
 
 
 def _details(benchmark: BenchmarkReport, report: RunReport, *, with_ages: bool) -> list[str]:
+    from orchestrate.cli.result_text import warnings_of
     from orchestrate.cli.tables import states_of
 
     coverage = benchmark.coverage
@@ -174,20 +161,6 @@ def _left_alone(benchmark: BenchmarkReport, report: RunReport) -> list[str]:
     who = "1 unfinished shard has" if len(left) == 1 else f"{len(left)} unfinished shards have"
     advice = f"gym eval logs {report.name} --failed shows what was said last, and the same gym eval submit goes on"
     return [f"{who} no live job{gone}: {advice}", *(f"a job ended: {words}" for words in benchmark.job_endings)]
-
-
-def warnings_of(coverage: Coverage) -> list[str]:
-    """What a reader of the score should know besides the states."""
-    lines: list[str] = []
-    if coverage.exhausted_by_interruption:
-        lines.append(f"{coverage.exhausted_by_interruption} ran out of attempts by interruptions alone")
-    if coverage.suspects:
-        lines.append(f"in flight each time their collector died: {', '.join(coverage.suspects)}; see gym eval why")
-    if coverage.truncated:
-        lines.append(f"{counted(coverage.truncated, 'answer')} cut by the token limit")
-    if not coverage.identity_verified:
-        lines.append("the saved work was taken over unverified")
-    return lines
 
 
 def _jobs(benchmark: BenchmarkReport) -> str:

@@ -76,6 +76,31 @@ def table(
     )
 
 
+def fitted(
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    width: int | None,
+    movable: Iterable[str],
+    spare: Iterable[tuple[str, int]] = (),
+) -> list[str]:
+    """The table of ``rows``, whose first column names them, and below it each ``movable`` column that it has no room for.
+
+    Those go in the order in which they stand, line by line and whole.
+    """
+    shown_header, shown_rows = list(header), [list(row) for row in rows]
+    below: list[str] = []
+    waiting = list(movable)
+    while True:
+        shown = table(shown_header, shown_rows, width=width, spare=spare)
+        if width is None or max(map(len, shown.splitlines())) <= width or not waiting:
+            return [shown, *below]
+        column = shown_header.index(waiting.pop(0))
+        name = shown_header.pop(column)
+        below += [wrapped(f"{row[0]}: {name} {row[column]}", width) for row in shown_rows if row[column] != "-"]
+        shown_rows = [[*row[:column], *row[column + 1 :]] for row in shown_rows]
+
+
 def terminal_width() -> int | None:
     """The columns of the terminal that standard output is. None where it is none: what is piped is never cut."""
     # There is no standard output where it was closed.

@@ -96,7 +96,7 @@ def final_text(found: RunReport) -> str:
     from pathlib import Path
 
     from collector.artifacts import RunArtifacts
-    from orchestrate.cli.status import warnings_of
+    from orchestrate.cli.result_text import warnings_of
     from orchestrate.cli.tables import kinds_of, score_of, table, terminal_width, wrapped
 
     width = terminal_width()

@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
-from orchestrate.cli.tables import table
+from typing import Final
+
+from collector.text.counted import agreeing, counted
+from orchestrate.cli.tables import fitted, wrapped
 from orchestrate.operate.waste import BenchmarkWaste, WasteReport
 
+_HEADER: Final = (
+    "benchmark",
+    "measured",
+    "job hours",
+    "a rollout",
+    "queued",
+    "start-up",
+    "killed",
+    "failed attempts",
+    "cut off",
+)
+#: Columns that become lines below a table that is too wide, the first one first.
+_MOVED: Final = ("failed attempts", "cut off", "killed")
 
-def waste_text(report: WasteReport) -> str:
-    """One line a benchmark; what cannot be known is a dash."""
-    header = ["benchmark", "measured", "job hours", "a rollout", "queued", "start-up", "killed", "failed attempts", "cut off"]
-    lines = [f"{report.name}", table(header, [_row(item) for item in report.benchmarks])]
+
+def waste_text(report: WasteReport, width: int | None = None) -> str:
+    """One line a benchmark, of ``width`` characters at most; what cannot be known is a dash."""
+    lines = [report.name, *fitted(_HEADER, [_row(item) for item in report.benchmarks], width=width, movable=_MOVED)]
+    for item in report.benchmarks:
+        if item.open_attempts:
+            told = f"{counted(item.open_attempts, 'attempt')} {agreeing(item.open_attempts, 'have')} no outcome yet"
+            lines.append(wrapped(f"{item.benchmark}: {told}: in flight, or cut off with a session that was killed", width))
     if report.accounting_trouble is not None:
         why = report.accounting_trouble
-        lines.append(f"Job hours are those of the collectors' sessions; queueing and start-up are not known ({why}).")
-    lines += [f"left out: {trouble}" for trouble in report.troubles]
+        told = f"Job hours are those of the collectors' sessions; queueing and start-up are not known ({why})."
+        lines.append(wrapped(told, width))
+    lines += [wrapped(f"left out: {trouble}", width) for trouble in report.troubles]
     return "\n".join(lines)
 
 

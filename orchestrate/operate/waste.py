@@ -15,7 +15,17 @@ from pydantic import Field
 from collector.artifacts import RunArtifacts
 from collector.errors import GymEvalError
 from collector.formats import events
-from collector.formats.events import Event, Failed, Migrated, SessionEnded, SessionStarted
+from collector.formats.events import (
+    Dispatched,
+    Event,
+    Failed,
+    Lost,
+    Migrated,
+    OmittedEvent,
+    SessionEnded,
+    SessionStarted,
+    Success,
+)
 from collector.formats.inventory import line_blocks
 from collector.formats.moves import read_moved
 from collector.settings import StrictModel
@@ -41,6 +51,8 @@ class BenchmarkWaste(StrictModel):
     preempted_s: float = 0.0
     #: Requests whose attempt was cut off, so that they were asked again.
     interrupted_attempts: int = 0
+    #: Of each shard's latest session, when it has no end yet: attempts without an outcome. They may be in flight.
+    open_attempts: int = 0
     #: What attempts took that failed; measured attempts of the same rollouts came later or never.
     failed_attempts: int = 0
     failed_attempts_s: float = 0.0
@@ -136,15 +148,28 @@ def _with_shard(
     sessions += found
     dispatched = sum(history.latest) + len(history.latest)
     recorded = sum(bits.bit_count() for bits in history.recorded)
+    still_open = _open_attempts(events_of_shard, moved)
     return total.model_copy(
         update={
             "measured": total.measured + history.codes.count(Code.MEASURED),
             "sessions": total.sessions + len(found),
-            "interrupted_attempts": total.interrupted_attempts + dispatched - recorded,
+            "interrupted_attempts": total.interrupted_attempts + dispatched - recorded - still_open,
+            "open_attempts": total.open_attempts + still_open,
             "failed_attempts": total.failed_attempts + len(failures),
             "failed_attempts_s": total.failed_attempts_s + sum(event.elapsed_s or 0.0 for event in failures),
         }
     )
+
+
+def _open_attempts(events_of_shard: list[Event], moved: Collection[str]) -> int:
+    """Attempts of the latest session without an outcome while it has no end: nothing in a journal tells work from death."""
+    latest = max((event.session for event in events_of_shard if isinstance(event, SessionStarted)), default=None)
+    last_ones = [event for event in events_of_shard if event.session == latest]
+    if any(isinstance(event, SessionEnded) for event in last_ones):
+        return 0
+    sent = {(e.rollout_id, e.attempt_index) for e in last_ones if isinstance(e, Dispatched) and e.rollout_id not in moved}
+    outcomes = [e for e in last_ones if isinstance(e, Success | Failed | Migrated | OmittedEvent | Lost)]
+    return len(sent - {(e.rollout_id, e.attempt_index) for e in outcomes})
 
 
 def _fold(events_of_shard: list[Event], moved: Collection[str]) -> History:

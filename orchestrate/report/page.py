@@ -95,7 +95,7 @@ def _score(facts: BenchmarkFacts) -> dict[str, str]:
             "score": mean, "rests_on": counted(len(rewards), "scored row"), "share": "",
             "bounds": "These rows have no journal: how many were expected is not known.", "notes": "",
         }  # fmt: skip
-    notes = [f"{counted(coverage.truncated, 'answer')} stopped at a token limit"] if coverage.truncated else []
+    notes = [f"{counted(coverage.truncated, 'answer')} cut by the token limit"] if coverage.truncated else []
     notes += [f"unfinished: {counted(coverage.unfinished, 'rollout')}"] if coverage.unfinished else []
     notes += [] if coverage.identity_verified else ["the experiment's identity is not verified"]
     return {

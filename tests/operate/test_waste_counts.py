@@ -9,7 +9,8 @@ import pytest
 
 from collector.artifacts import RunArtifacts
 from collector.formats.moves import Moved, publish_moved
-from orchestrate.operate.waste import waste_of
+from orchestrate.cli.waste_text import waste_text
+from orchestrate.operate.waste import BenchmarkWaste, WasteReport, waste_of
 from orchestrate.runs.directory import RunDir
 from tests.collector.shards import rows_of
 from tests.orchestrate.project import Project
@@ -88,3 +89,36 @@ def test_an_attempt_that_was_omitted_on_purpose_was_not_interrupted(shard: RunAr
     shard.journal.write_bytes(b"".join(lines))
 
     assert figures(shard) == (before[0] - 1, before[1], before[2])
+
+
+@pytest.mark.parametrize("has_ended", [pytest.param(True, id="ended"), pytest.param(False, id="at-work")])
+def test_an_attempt_in_flight_is_not_called_cut_off(shard: RunArtifacts, *, has_ended: bool) -> None:
+    """``status --waste`` of a run at work counted every request in flight as cut off."""
+    events = rows_of(shard.journal)
+    before = figures(shard)
+    last = max(position for position, event in enumerate(events) if event["event"] == "success")
+    kept = [e for position, e in enumerate(events) if position != last and (has_ended or e["event"] != "session_ended")]
+
+    shard.journal.write_bytes(b"".join(orjson.dumps({**e, "seq": seq}) + b"\n" for seq, e in enumerate(kept)))
+
+    assert figures(shard) == (before[0] - 1, before[1] + has_ended, before[2])
+    assert waste_of(RunDir(shard.rollouts.parents[3])).benchmarks[0].open_attempts == (not has_ended)
+
+
+def test_the_waste_fits_a_terminal_and_says_all_of_it() -> None:
+    report = WasteReport(
+        name="eval-1f2e3d4c",
+        accounting_trouble="Slurm accounting storage is disabled",
+        benchmarks=[
+            BenchmarkWaste(
+                benchmark="arithmetic", measured=88, job_s=75.2, interrupted_attempts=5, open_attempts=16, failed_attempts=32
+            )
+        ],
+    )
+
+    narrow, wide = waste_text(report, 80), waste_text(report)
+
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert "\narithmetic: failed attempts 32 (0 s)\n" in narrow
+    assert "arithmetic: 16 attempts have no outcome yet: in flight, or cut off with a" in narrow
+    assert "failed attempts  cut off\narithmetic  88" in wide

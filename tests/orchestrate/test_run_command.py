@@ -51,6 +51,17 @@ def test_a_run_ends_with_its_score_its_coverage_and_its_files(here: Here) -> Non
     assert not (here.project.root / "outputs").exists()
 
 
+def test_a_score_of_cut_answers_says_so_wherever_it_is_told(here: Here) -> None:
+    """``aggregate`` and ``status`` said that the token limit cut answers; ``run``, whose score it was first, did not."""
+    ran = here.run(marks="[[mode: length]]")
+    graded = here.project.gym("reverify", "--rollouts", "out/r.jsonl", "-o", "out/s.jsonl")
+    merged = here.project.gym("aggregate", "out/r.jsonl", "-o", "out/m.jsonl")
+
+    for done in (ran, graded, merged):
+        assert done.returncode == 0, done.stderr
+        assert "measured 4\nnote      4 answers cut by the token limit\n" in done.stdout
+
+
 def test_a_finished_run_asks_nothing_again(here: Here) -> None:
     here.run()
     before = here.server.stats()["total"]
