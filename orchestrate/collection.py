@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from collector.artifacts import RunArtifacts
 from collector.collect import CollectResult, Progress, collect
@@ -14,13 +16,13 @@ from collector.errors import ConfigError, RefusedError
 from collector.formats.manifest import Manifest, check_identity, read_manifest
 from collector.preparation.inventory_repair import restore_inventory
 from collector.preparation.materialize import Materialized, materialize
-from collector.preparation.prepare import new_manifest, prepare_shard, validate_rows
+from collector.preparation.prepare import check_free, new_manifest, prepare_shard, validate_rows
 from collector.session import JobFacts
 from collector.settings import RunSettings
 from collector.shard.lock import ShardLock
 from collector.stop import StopReason, StopRequest
 from orchestrate.masked_config import publish_config
-from orchestrate.output_place import check_place
+from orchestrate.output_place import check_place, check_written
 from orchestrate.submission.checks import run_problems
 
 #: Seconds that requests in flight may take after the first Ctrl-C; the second one ends the command at once.
@@ -37,8 +39,11 @@ class PreparedRun:
     manifest: Manifest
 
 
-def prepare(settings: RunSettings) -> PreparedRun:
-    """Check settings, plug-ins and every row. Raises GymEvalError with all problems of a kind; writes nothing."""
+def prepare(settings: RunSettings, *, read: Sequence[Path] = ()) -> PreparedRun:
+    """Check settings, plug-ins and every row. Raises GymEvalError with all problems of a kind; writes nothing.
+
+    ``read`` are files that the settings came from: as little as the dataset may they be written over.
+    """
     problems = list(run_problems(settings))
     if problems:
         raise ConfigError("; ".join(problems) + ".")
@@ -56,10 +61,14 @@ def prepare(settings: RunSettings) -> PreparedRun:
     if not settings.resume_from_cache and artifacts.manifest.exists():
         what = "there is a run at this path and resume_from_cache is off."
         raise RefusedError(what, "Use another output path, or move all files of that run away together.", output)
+    prompt = [settings.prompt_config] if isinstance(settings.prompt_config, Path) else []
+    check_written(artifacts, [settings.input_jsonl_fpath, *prompt, *read])
     manifest = new_manifest(settings, inventory, benchmark=output.stem, targets=targets)
     saved = read_manifest(artifacts.manifest)
-    if saved is not None and not settings.allow_unsafe_resume:
-        # Asked again under the lock; asked here, a refusal does not even touch the lock's note.
+    # Asked again under the lock; asked here, a refusal does not even touch the lock's note.
+    if saved is None and not settings.allow_unsafe_resume:
+        check_free(artifacts, inventory)
+    elif saved is not None and not settings.allow_unsafe_resume:
         check_identity(saved, manifest, artifacts.manifest)
     return PreparedRun(settings, artifacts, inventory, manifest)
 

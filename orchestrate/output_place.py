@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from collector import durable
+from collector.artifacts import RunArtifacts
 from collector.errors import RefusedError, StorageError
+from merge.inputs.source_files import files_of
+from merge.publication.replaceable import check_reports
 
 #: As in RunDir, which brings the whole configuration: other programs write a plan.json, and not this beside it.
 _OF_A_RUN: Final = ("plan.json", "resolved-config.yaml")
@@ -34,6 +37,27 @@ def check_place(output: Path) -> None:
         raise RefusedError(what, "Name another output, or ask for write access.", output) from error
     except OSError as error:
         raise StorageError(f"no file can be made in {place}: {error.strerror}.", "Name another output.", output) from error
+
+
+def check_written(run: RunArtifacts, inputs: Iterable[Path]) -> None:
+    """Raise RefusedError when a file that a run at ``run`` writes beside its rows is an input, or nothing to be replaced.
+
+    Coverage, metrics and settings are replaced, and of a link what it leads to: only a file with the same ending, and none of
+    another run. Reads only.
+    """
+    known = list(inputs)
+    for path in (*files_of(run), run.companion("_health.lock")):
+        if any(_is_same(path, other) for other in known):
+            what = f"{path.name}, which this run would write, is one of its inputs."
+            raise RefusedError(what, "Name another output, or call the input differently.", path)
+    check_reports(run, (run.coverage, run.aggregate, run.config))
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    """Whether both are, or would be, one file: by a link, a hard link or another spelling of its place."""
+    if durable.real_path(path) == durable.real_path(other):
+        return True
+    return path.exists() and other.exists() and path.samefile(other)
 
 
 def run_around(output: Path) -> Path | None:

@@ -102,6 +102,9 @@ def parse_manifest(data: bytes, path: Path) -> Manifest:
 def read_manifest(path: Path) -> Manifest | None:
     """The manifest at ``path``; None when there is no such file."""
     try:
+        if path.is_fifo():
+            # To open a pipe is to wait for whoever writes into it.
+            raise CorruptArtifactError(path, 0, "a pipe, and no manifest.")
         data = path.read_bytes()
     except FileNotFoundError:
         return None

@@ -110,15 +110,10 @@ def prepare_shard(
         durable.sweep(path, fence=fence)
     if saved is not None:
         return _reuse(artifacts, saved, manifest, is_unsafe=is_unsafe, fence=fence)
-    strays = _strays(artifacts, lines)
-    if strays and is_unsafe:
+    if is_unsafe and _strays(artifacts, lines):
         return import_legacy(artifacts, manifest, fence)
-    if strays:
-        raise RefusedError(
-            f"there are files of a run without a manifest: {', '.join(path.name for path in strays)}.",
-            "Use another output path, move all files of that run away together, or accept them with allow_unsafe_resume.",
-            artifacts.rollouts,
-        )
+    if not is_unsafe:
+        check_free(artifacts, lines)
     durable.make_dir(artifacts.rollouts.parent)
     try:
         # Nothing is replaced: one that was stopped here and outrun finds what the other made, or its temporary file swept away.
@@ -130,6 +125,22 @@ def prepare_shard(
         what = "another collector prepared the run at the same time."
         raise FencedError(what, "This one stops; start it again.", artifacts.rollouts) from error
     return manifest
+
+
+def check_free(artifacts: RunArtifacts, lines: Iterable[bytes]) -> None:
+    """Raise RefusedError where files without a manifest lie that hold anything but the beginning of this preparation.
+
+    Reads only. Without the path's lock it is a look ahead: somebody may prepare the run meanwhile, which is no refusal.
+    """
+    strays = _strays(artifacts, lines)
+    # Settings of a run that was removed may be somebody's own file of that name; a receipt tells of rows that are gone.
+    strays += [path for path in (artifacts.config, artifacts.receipt) if path.exists() or path.is_symlink()]
+    if strays and read_manifest(artifacts.manifest) is None:
+        raise RefusedError(
+            f"there are files of a run without a manifest: {', '.join(path.name for path in strays)}.",
+            "Use another output path, move all files of that run away together, or accept them with allow_unsafe_resume.",
+            artifacts.rollouts,
+        )
 
 
 def write_new_shard(
@@ -186,6 +197,8 @@ def _strays(artifacts: RunArtifacts, lines: Iterable[bytes]) -> list[Path]:
 
 
 def _is_unfinished_preparation(artifacts: RunArtifacts, path: Path, lines: Iterable[bytes]) -> bool:
-    if not path.is_file():
+    # A preparation makes files of its own; what a link leads to is somebody's, however empty.
+    if path.is_symlink() or not path.is_file():
         return False
-    return begins(path, lines) if path == artifacts.inventory else path.stat().st_size == 0
+    info = path.stat()
+    return begins(path, lines) if path == artifacts.inventory and info.st_size else info.st_size == 0 and info.st_nlink == 1

@@ -22,7 +22,7 @@ from merge.health.tally import Tally
 from merge.health.tasks import arrange, mark_duplicates, number_tasks, view_tasks
 from merge.publication.leftovers import sweep_leftovers
 from merge.publication.lock import waiting_lock
-from merge.publication.replaceable import check_replaceable
+from merge.publication.replaceable import check_reports
 
 NO_CHECKS: frozenset[Check] = frozenset()
 
@@ -77,8 +77,7 @@ def check_health(artifacts: RunArtifacts, *, ignored: frozenset[Check] = NO_CHEC
     """
     if not artifacts.rollouts.is_file():
         raise NotFoundError("there is no such rollouts file.", "Name one, or the directory of a run.", artifacts.rollouts)
-    for path in (artifacts.verdicts, artifacts.health):
-        check_replaceable(path, path.name.removeprefix(artifacts.rollouts.stem))
+    check_reports(artifacts, (artifacts.verdicts, artifacts.health))
     try:
         return _check(artifacts, ignored, workers)
     except OSError as error:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from collector import durable
+from collector.artifacts import RunArtifacts
 from collector.errors import RefusedError
 
 _CURE: Final = "Remove it, or use another place; nothing was changed."
@@ -25,3 +27,18 @@ def check_replaceable(path: Path, ending: str) -> None:
         raise RefusedError("it is to be replaced, and is a link that leads to no file.", _CURE, path)
     if not target.name.endswith(ending):
         raise RefusedError(f"it is to be replaced, and is a link to {target}, which is no *{ending}.", _CURE, path)
+
+
+def check_reports(run: RunArtifacts, paths: Iterable[Path]) -> None:
+    """Raise RefusedError unless each of ``paths``, companions of ``run``, may be replaced and leads to no other run's."""
+    for path in paths:
+        ending = path.name.removeprefix(run.rollouts.stem)
+        check_replaceable(path, ending)
+        place = durable.real_path(path)
+        owner = RunArtifacts(place.with_name(f"{place.name.removesuffix(ending)}{run.rollouts.suffix}"))
+        if path.is_symlink() and owner.rollouts != durable.real_path(run.rollouts) and _is_of_a_run(owner):
+            raise RefusedError(f"it is to be replaced, and is a link to {place}, which is another run's.", _CURE, path)
+
+
+def _is_of_a_run(owner: RunArtifacts) -> bool:
+    return bool(owner.recovery_companions_present()) or owner.receipt.exists()
