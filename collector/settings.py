@@ -62,10 +62,15 @@ def validate_settings(model: type[M], values: dict[str, Any], key: str) -> M:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        # What our own checks say, without pydantic's words in front.
-        told = [(".".join([key, *map(str, e["loc"])]), e["msg"].removeprefix("Value error, ")) for e in error.errors()]
+        told = [(".".join([key, *map(str, e["loc"])]), _words_for(e["type"], e["msg"])) for e in error.errors()]
         problems = "; ".join(f"{place}: {said}" for place, said in told)
         raise ConfigError(f"{problems}.", f"Keys of {key}: {', '.join(model.model_fields)}.") from error
+
+
+def _words_for(kind: str, message: str) -> str:
+    """A problem in words for people; what our own checks say, without pydantic's words in front."""
+    known = {"missing": "is missing", "extra_forbidden": "unknown key"}
+    return known.get(kind) or message.removeprefix("Value error, ")
 
 
 def _plain(value: Any) -> Any:

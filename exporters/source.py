@@ -73,7 +73,7 @@ def check_source(artifacts: RunArtifacts, *, allow_partial: bool) -> None:
     coverage = read_coverage(artifacts)
     if coverage is not None and is_partial(coverage) and not allow_partial:
         what, fix = _told_partial(coverage)
-        raise ExportError(what, f"{fix}, or say allow_partial=true.", artifacts.rollouts)
+        raise ExportError(what, f"{fix}, or say +allow_partial=true (allow_partial: true in a YAML).", artifacts.rollouts)
 
 
 def _told_partial(coverage: Coverage) -> tuple[str, str]:

@@ -10,6 +10,7 @@ it is told, and a folder of the user's may contain them.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -29,10 +30,16 @@ def main(argv: list[str]) -> None:
     process_job(literal)
 
 
+def _be_quiet_about_sigcont() -> None:
+    # Slurm sends it before each SIGTERM, and submitit's handler writes a line of it that means nothing to whoever reads a log.
+    signal.signal(signal.SIGCONT, signal.SIG_DFL)
+
+
 def run_shard(run_dir: str, benchmark: str, index: str, *more: str) -> int:
     """What a job does: its shards, as pairs of benchmark and index. Returns 0, or ends the process with another exit code."""
     from orchestrate.jobs.job import run_shard as run  # noqa: PLC0415 - the submitting command names it and does not call it
 
+    _be_quiet_about_sigcont()
     return run(run_dir, benchmark, index, *more)
 
 
@@ -40,6 +47,7 @@ def run_finisher(run_dir: str, benchmark: str, token: str) -> int:
     """What the job that follows all others of a benchmark does. Returns 0, or ends the process with another exit code."""
     from orchestrate.jobs.finisher import run_finisher as run  # noqa: PLC0415 - the same
 
+    _be_quiet_about_sigcont()
     return run(run_dir, benchmark, token)
 
 

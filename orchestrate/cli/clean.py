@@ -32,7 +32,9 @@ def main(argv: list[str]) -> int:
     removals = _planned(args.run, args.older_than, everything=args.all)
     if not args.dry_run:
         removals = _removed(removals, is_named=args.run is not None)
-    print(_as_json(removals, is_done=not args.dry_run) if args.json else _as_text(removals, is_done=not args.dry_run))
+    is_done = not args.dry_run
+    untouched_for = args.older_than or (_DEFAULT_AGE if args.run is None else None)
+    print(_as_json(removals, is_done=is_done) if args.json else _as_text(removals, is_done=is_done, age=untouched_for))
     return 0
 
 
@@ -115,9 +117,9 @@ def _size_text(size_bytes: int) -> str:
     return f"{size_bytes / 1e6:,.1f} MB" if size_bytes >= 1e5 else f"{-(-size_bytes // 1000)} kB"
 
 
-def _as_text(removals: list[Removal], *, is_done: bool) -> str:
+def _as_text(removals: list[Removal], *, is_done: bool, age: str | None) -> str:
     if not any(removal.paths for removal in removals):
-        return "Nothing to remove."
+        return "Nothing to remove." if age is None else f"Nothing to remove of runs untouched for {age} (--older-than)."
     verb = "removed" if is_done else "would remove"
     lines: list[str] = []
     for removal in removals:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -193,7 +194,18 @@ def _export_each(name: str, values: dict[str, Any], run: str | None) -> list[tup
         check_rollouts(result.artifacts)
     _check_age(found, results)
     places = [_in_folder_of_its_own(values, result) if len(results) > 1 else values for result in results]
-    return [(result, export_run(name, place, result.artifacts)) for result, place in zip(results, places, strict=True)]
+    try:
+        return [(result, export_run(name, place, result.artifacts)) for result, place in zip(results, places, strict=True)]
+    except ConfigError as error:
+        raise ConfigError(error.what, f"{error.fix}{_ways_to_give(name, error.what)}", error.where) from error
+
+
+def _ways_to_give(name: str, problems: str) -> str:
+    """How missing settings are given on a command line, for people who read their names as those of a file."""
+    missing = re.findall(rf"export\.{re.escape(name)}\.(\w+): is missing", problems)
+    flags = {key: f"--{flag.replace('_', '-')}" for flag, key in _KEYS.items()}
+    ways = [f"{flags[key]} or +{key}=VALUE" if key in flags else f"+{key}=VALUE" for key in missing]
+    return f" Give {', '.join(ways)}." if ways else ""
 
 
 def _check_age(found: Named, results: list[Result]) -> None:

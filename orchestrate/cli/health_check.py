@@ -59,9 +59,10 @@ _UNOBSERVED: Final = (
 
 
 def _as_text(run: RunArtifacts, report: HealthReport) -> str:
-    from orchestrate.cli.tables import table
+    from orchestrate.cli.tables import table, terminal_width, wrapped
 
     counts = report.summary["run"]
+    width = terminal_width()
     flagged = sum(bool(task["flags"]) for task in report.summary["tasks"].values())
     rows = [
         [f"  {check}", str(counts["issues"][check]), str(seen["evaluated"]), str(seen["unobserved"])]
@@ -72,7 +73,7 @@ def _as_text(run: RunArtifacts, report: HealthReport) -> str:
         [
             str(run.rollouts),
             f"  {report.verdicts_line}",
-            *(f"  {line}" for line in _UNOBSERVED if counts["verdicts"]["unobserved"]),
+            *(wrapped(f"  {line}", width, indent="    ") for line in _UNOBSERVED if counts["verdicts"]["unobserved"]),
             table(["  check", "findings", "evaluated", "without evidence"], rows),
             f"  {counted(len(report.summary['tasks']), 'task')}, {flagged} of them flagged",
             f"  {report.health}",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrate.cli.parser import CommandParser
+from orchestrate.cli.parser import VERIFIER_WORDS, CommandParser
 from orchestrate.cli.questions import answer, ask
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _parser() -> CommandParser:
         "--command", metavar="LINE", help="a shell line that starts the server; {port} is filled in by each job"
     )
     parser.add_argument("--api-key-env", metavar="VARIABLE", help="the variable that holds the server's key")
-    parser.add_argument("--verifier", metavar="TYPE", help="who grades (exact_match)")
+    parser.add_argument("--verifier", metavar="TYPE", help=f"who grades: {VERIFIER_WORDS}; default: exact_match")
     parser.add_argument("--prompt", metavar="TEXT", help="the prompt, with fields of a row in braces")
     parser.add_argument("--benchmark", metavar="NAME", help="what to call it; default: the dataset's name")
     parser.add_argument("--repeats", type=int, default=1, metavar="N", help="answers to each task (1)")

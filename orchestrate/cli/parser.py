@@ -14,6 +14,8 @@ _ABOUT: Final = re.compile(r"argument (?P<names>\S+): (?P<what>.*)", re.DOTALL)
 _TYPE: Final = re.compile(r"invalid (?P<type>\w+) value: (?P<value>.*)", re.DOTALL)
 #: A flag with an = and nothing behind it.
 _FLAG_ALONE: Final = re.compile(r"(--?[^=\s]+)=")
+#: What ``--verifier`` can be, for help that must not load what it names.
+VERIFIER_WORDS: Final = "exact_match, number, multiple_choice, regex, math, judge, python:module:function"
 _IN_WORDS: Final = {"int": "a whole number", "float": "a number"}
 
 

@@ -44,7 +44,8 @@ def main(argv: list[str]) -> int:
 def _parser() -> CommandParser:
     parser = CommandParser(
         prog="gym eval resubmit",
-        description="Run again what a run left unfinished. Example: gym eval resubmit math --failed timeout --shards 4",
+        description="Run again what a run left unfinished. Example: gym eval resubmit math "
+        "--failed transport_timeout --shards 4",
         epilog="Attempts are counted anew in the new shards.",
     )
     parser.add_argument("run", nargs="?", metavar="RUN", help=f"{WHOLE_WORDS}; default: the last one")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from orchestrate.cli.parser import CommandParser
+from orchestrate.cli.parser import VERIFIER_WORDS, CommandParser
 
 if TYPE_CHECKING:
     from collector.reverify.settings import ReverifySettings
@@ -69,7 +69,9 @@ def _parser() -> CommandParser:
     parser.add_argument("--rollouts", metavar="PATH", help="rollouts file, or directory of a run, a benchmark or a shard")
     parser.add_argument("--inputs", metavar="FILE", help="materialized inputs of files without a manifest")
     parser.add_argument("-o", "--output", help="rollouts file of the new run; its companions lie beside it")
-    parser.add_argument("--verifier", metavar="TYPE", help="how answers are graded; default: as the run was")
+    parser.add_argument(
+        "--verifier", metavar="TYPE", help=f"how answers are graded: {VERIFIER_WORDS}, gym_server; default: as the run was"
+    )
     parser.add_argument("--concurrency", type=int, help="gradings in flight at once")
     parser.add_argument("--limit", type=int, help="only so many answers, the first ones")
     parser.add_argument("--judge-failed-only", action="store_true", help="only answers whose judge failed")

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from orchestrate.cli.parser import CommandParser
+from orchestrate.cli.parser import VERIFIER_WORDS, CommandParser
 
 if TYPE_CHECKING:
     from collector.settings import RunSettings
@@ -82,8 +82,8 @@ def _parser() -> CommandParser:
     parser.add_argument("--top-p", type=float)
     parser.add_argument("--max-output-tokens", type=int)
     parser.add_argument("--prompt-config", help="YAML file with a user and, if wanted, a system template")
-    parser.add_argument("--verifier", metavar="TYPE", help="how answers are graded")
-    parser.add_argument("--agent-type", metavar="TYPE", help="how the model is asked")
+    parser.add_argument("--verifier", metavar="TYPE", help=f"how answers are graded: {VERIFIER_WORDS}")
+    parser.add_argument("--agent-type", metavar="TYPE", help="how the model is asked: openai_chat, openai_responses, nemo_gym")
     parser.add_argument("--no-serve", action="store_true", help="the running servers of a NeMo Gym run and grade the rows")
     parser.add_argument("-a", "--agent", metavar="NAME", help="with --no-serve: the server that runs every row")
     parser.add_argument(

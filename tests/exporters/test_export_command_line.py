@@ -70,7 +70,9 @@ def test_hydra_settings_pass_through_unchanged(
 def test_a_deletion_removes_what_a_flag_set(named: list[str], flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert gym(["eval", "export", *named, "~agent_version", *flags]) == 2
 
-    assert "export.atif.agent_version: Field required" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "export.atif.agent_version: is missing" in said
+    assert said.endswith(" Give --agent-version or +agent_version=VALUE.\n")
 
 
 def test_an_override_in_front_is_no_name_of_an_exporter() -> None:

@@ -107,7 +107,7 @@ def test_counted_and_given_task_numbers_may_not_meet(bench: NemoBench) -> None:
         pytest.param({"fan_out": {"a": ["b", "b"]}}, "names an agent twice", id="one-target-twice"),
         pytest.param({"environment_routing_mode": "legacy"}, "needs environment_server_name", id="legacy-without-a-server"),
         pytest.param({"environment_routing_mode": "taskset"}, "needs environment_server_routes", id="taskset-without-routes"),
-        pytest.param({"agnet_name": "a"}, "Extra inputs", id="misspelt"),
+        pytest.param({"agnet_name": "a"}, "agnet_name: unknown key", id="misspelt"),
     ],
 )
 def test_settings_that_contradict_themselves_are_refused(bench: NemoBench, agent: dict[str, Any], words: str) -> None:

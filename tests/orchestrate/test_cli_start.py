@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrate.cli.main import main
+from collector.verifiers.base import VERIFIERS
+from orchestrate.cli.main import EVAL, main
 from tests.support import testkit
 
 HEAVY = ["pydantic", "hydra", "omegaconf", "submitit", "msgspec", "yaml", "filelock", "pycurl", "orjson"]
@@ -48,7 +49,18 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert done.stdout
 
 
-@pytest.mark.parametrize("command", ["run", "submit", "status"])
+@pytest.mark.parametrize("command", ["run", "init", "reverify"])
+def test_the_help_of_a_verifier_names_each_that_can_be_chosen(command: str) -> None:
+    """``environment`` is chosen by an agent, and ``gym_server`` grades saved answers only."""
+    shown = " ".join(gym("eval", command, "--help").stdout.split())
+    named = shown.split("graded: " if command != "init" else "who grades: ")[1]
+
+    for name in set(VERIFIERS.builtin) - {"environment", "gym_server"}:
+        assert f"{name}," in named or f"{name}:module:function" in named
+    assert ("gym_server" in named) is (command == "reverify")
+
+
+@pytest.mark.parametrize("command", EVAL)
 def test_every_command_has_help_with_an_example(command: str) -> None:
     done = gym("eval", command, "--help")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import random
 import struct
@@ -101,6 +102,21 @@ def test_a_comparison_fits_eighty_columns_and_cuts_no_number(tmp_path: Path) -> 
     assert [cell for cell in long.split() if any(map(str.isdigit, cell))] == [
         cell for cell in short.split() if any(map(str.isdigit, cell))
     ]
+
+
+def test_the_list_of_commands_and_a_health_check_fit_eighty_columns(tmp_path: Path) -> None:
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "5"}]}
+    usage = {"input_tokens": 3, "output_tokens": 1, "total_tokens": 4}
+    row = {"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1, "response": {"output": [said], "usage": usage}}
+    (tmp_path / "r.jsonl").write_text(json.dumps(row) + "\n")
+
+    commands = printed_on_terminal([*PROGRAM, "--help"], columns=80, env=os.environ)
+    health = printed_on_terminal([*PROGRAM, "health-check", str(tmp_path / "r.jsonl")], columns=80, env=os.environ)
+
+    assert any("health-check" in line for line in commands)
+    assert max(map(len, commands)) <= 80
+    assert any("lacks what some checks look at" in line for line in health)
+    assert max(len(line) for line in health if str(tmp_path) not in line) <= 80
 
 
 def test_a_note_stands_behind_its_row_or_below_it() -> None:

@@ -65,6 +65,8 @@ def test_a_job_beyond_its_bound_ends_incomplete_and_asks_nobody(project: Project
     assert slurm.job(job)["ExitCode"] == "6:0"
     assert len(project.requests()) == asked
     assert "max_requeues is 0" in project.logs()
+    # submitit's word for a signal that Slurm sends before each SIGTERM.
+    assert "SIGCONT" not in project.logs()
 
 
 def test_a_failure_that_would_repeat_itself_is_not_requeued(project: Project, slurm: SlurmCluster) -> None:
