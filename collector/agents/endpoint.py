@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -13,6 +13,16 @@ from pydantic import Field
 from collector.agents.base import AgentSettings
 from collector.errors import ConfigError
 from collector.settings import CONNECTION, RunSettings, StrictModel
+
+#: Headers that carry a key; its place is the environment.
+KEY_HEADERS: Final = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key"})
+
+
+def keys_in(headers: Mapping[str, object]) -> Iterator[str]:
+    """What is wrong with each of ``headers`` that holds a key itself, where a file should name the key's variable."""
+    for name, value in headers.items():
+        if isinstance(value, str) and str(name).lower() in KEY_HEADERS:
+            yield f"{name}: a key does not belong into a file: write {{env: VARIABLE}}"
 
 
 class EnvReference(StrictModel):

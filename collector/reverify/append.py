@@ -19,7 +19,7 @@ from collector.formats.differences import differences
 from collector.formats.manifest import read_manifest
 from collector.reverify.answers import Answers, Kind
 from collector.reverify.regrade import SavedAgent
-from collector.reverify.run import AnyVerifier, Chosen, Warn, check_rows, regrader, verifier_identity
+from collector.reverify.run import AnyVerifier, Chosen, Warn, check_rows, check_starts, regrader, verifier_identity
 from collector.reverify.selection import Chooser, Mode
 from collector.reverify.settings import ReverifySettings
 from collector.reverify.source import candidates_in
@@ -67,15 +67,9 @@ async def judge_again(
         for line in chosen.chooser.warnings():
             warn(line)
         if not len(chosen.answers):
-            coverage = store.coverage(run.retry)
-            if store.history.sessions:
-                # A command that was killed after its last verdict left the counts of before.
-                durable.publish(artifacts.coverage, coverage.encode(), fence=lock.check)
-            return Judged(coverage)
+            return Judged(_counted_anew(store, run, lock))
         await asyncio.to_thread(_check, artifacts, chosen, verifier)
-        async with verifier:
-            # What keeps it from starting, a key that is not set for example, is told before anything is written.
-            pass
+        await check_starts(verifier)
         answers = chosen.answers
         agent = SavedAgent(answers, chosen.chooser.reasons, run, stop, is_own=True)
         result = await collect(
@@ -100,6 +94,14 @@ def _choose(store: RolloutStore, wanted: ReverifySettings, run: RunSettings) -> 
     chooser = Chooser(Mode.JUDGE_FAILED_ONLY, run.retry, wanted.limit)
     found = chooser.choose(candidates_in(store, retries_invalid=run.retry.retry_invalid_judge_responses))
     return Chosen(Answers.of(one for one in found if one.kind is Kind.UNJUDGED), chooser)
+
+
+def _counted_anew(store: RolloutStore, run: RunSettings, lock: ShardLock) -> Coverage:
+    """The coverage of a shard with nothing to judge, published: a command killed after its last verdict left older counts."""
+    coverage = store.coverage(run.retry)
+    if store.history.sessions:
+        durable.publish(store.artifacts.coverage, coverage.encode(), fence=lock.check)
+    return coverage
 
 
 def _check(artifacts: RunArtifacts, chosen: Chosen, verifier: AnyVerifier) -> None:

@@ -133,9 +133,7 @@ async def regrade(
     Raises what ``collect`` raises.
     """
     target, answers, chooser = plan.target, plan.chosen.answers, plan.chosen.chooser
-    async with verifier:
-        # What keeps it from starting, a key that is not set for example, is told before anything is written.
-        pass
+    await check_starts(verifier)
     with ShardLock(target.lock, since=_now()) as lock:
         prepare_output(target, answers.lines, plan.manifest, overwrites=plan.overwrites, fence=lock.check)
         prepared(lock.check)
@@ -213,6 +211,12 @@ def check_rows(chosen: Chosen, verifier: AnyVerifier) -> None:
 
 def _nothing(mode: Mode) -> str:
     return "no answer can be graded again." if mode is Mode.ALL else "no judge failed on an answer that may be judged again."
+
+
+async def check_starts(verifier: AnyVerifier) -> None:
+    """Raise what keeps ``verifier`` from starting, a key that is not set for example, before anything is written."""
+    async with verifier:
+        pass
 
 
 def _now() -> str:

@@ -16,7 +16,7 @@ from collector import jsonl
 from collector.addresses import check_http
 from collector.agents.chat_format import KNOWN, NUMBERS, chat_body
 from collector.agents.chat_reply import answer_of
-from collector.agents.endpoint import EnvReference, endpoint_at
+from collector.agents.endpoint import EnvReference, endpoint_at, keys_in
 from collector.agents.parameters import check_numbers, extra_body_of
 from collector.agents.requests import Sender, excerpt, unusable_reply
 from collector.outcomes import Answer, Delivery, Failure, FailureClass, FailureKind, Stage, Verdict
@@ -32,20 +32,17 @@ from collector.verifiers.patterns import How, find, search_pool
 
 #: Connections kept open after use; as many requests may be in flight as the run has attempts.
 _MAX_IDLE: Final = 256
+#: What the default prompt asks for.
+_DEFAULT_LABELS: Final = {"correct": 1.0, "incorrect": 0.0}
 
 
 def _checked_url(value: str) -> str:
     return check_http(value, "name the key's variable in api_key_env")
 
 
-#: Headers that carry a key; its place is the environment.
-_SECRET_HEADERS: Final = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key"})
-
-
 def _without_keys(headers: dict[str, EnvReference | str]) -> dict[str, EnvReference | str]:
-    for name, value in headers.items():
-        if isinstance(value, str) and name.lower() in _SECRET_HEADERS:
-            raise ValueError(f"{name}: a key does not belong into a file: write {{env: VARIABLE}}")
+    for problem in keys_in(headers):
+        raise ValueError(problem)
     return headers
 
 
@@ -103,10 +100,6 @@ class JudgeSettings(VerifierSettings):
         check_numbers(self.parameters, NUMBERS)
         extra_body_of({}, self.extra_body)
         return self
-
-
-#: What the default prompt asks for.
-_DEFAULT_LABELS: Final = {"correct": 1.0, "incorrect": 0.0}
 
 
 class JudgeVerifier(Verifier[JudgeSettings]):

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Final
 
 from collector.artifacts import RunArtifacts
 from exporters.base import RunExportConfig
+from exporters.packages import missing_package, require_package
 from exporters.single_file import FileExportConfig, FileExporter, Sink
 from exporters.source import selected_lines
 from exporters.tables.columns import Kind, kinds_of, readable, values_of
-from exporters.trackers.child import missing_package, require_package
 
 #: Bytes of rows that become one part of the file.
 _PART: Final = 8 << 20

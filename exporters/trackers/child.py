@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,17 +19,6 @@ from exporters.source import ExportError
 _ROOT: Final = Path(__file__).resolve().parents[2]
 #: Characters of a client's own complaint that are worth reading.
 _LONGEST: Final = 600
-
-
-def missing_package(package: str, extra: str) -> str | None:
-    """What to do when ``package`` is not installed; None when it is."""
-    return None if find_spec(package) else f"the package {package} is not installed: pip install 'gym-eval[{extra}]'"
-
-
-def require_package(package: str, extra: str) -> None:
-    """Raise ExportError with the command that installs ``package`` when it is not there."""
-    if (missing := missing_package(package, extra)) is not None:
-        raise ExportError(f"{missing}.")
 
 
 def call(
@@ -50,24 +38,8 @@ def call(
     RuntimeError, with its traceback, for a bug in the sender. Neither holds a credential.
     """
     given = {name: value for name, value in {**os.environ, **environ}.items() if value is not None}
-    path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
     where = masked_address(address or "")
-    alive, lifeline = os.pipe()
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "exporters.trackers", sender, str(alive)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**given, "PYTHONPATH": path},
-            start_new_session=True,
-            pass_fds=[alive],
-        )
-    except OSError:
-        os.close(lifeline)
-        raise
-    finally:
-        os.close(alive)
+    process, lifeline = _started(sender, given)
     is_late = threading.Event()
 
     def end() -> None:
@@ -92,6 +64,28 @@ def call(
         told_why = without_secrets(" ".join(str(answer["refused"]).split()), address, given)
         raise ExportError(told_why[:_LONGEST], where=where)
     return answer
+
+
+def _started(sender: str, environ: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int]:
+    """The process of ``sender``, and the descriptor whose end, with this process at the latest, ends it."""
+    path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+    alive, lifeline = os.pipe()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "exporters.trackers", sender, str(alive)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**environ, "PYTHONPATH": path},
+            start_new_session=True,
+            pass_fds=[alive],
+        )
+    except OSError:
+        os.close(lifeline)
+        raise
+    finally:
+        os.close(alive)
+    return process, lifeline
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -15,8 +15,9 @@ from collector.artifacts import RunArtifacts
 from collector.text.masked import masked_address
 from exporters.base import Exporter, ExportResult, RunExportConfig, Text
 from exporters.facts import read_run_facts
+from exporters.packages import missing_package, require_package
 from exporters.source import ExportError
-from exporters.trackers.child import call, missing_package, require_package
+from exporters.trackers.child import call
 from exporters.trackers.names import MLFLOW_LONGEST, digest_of, mlflow_name
 from exporters.trackers.package import Named, Package, named, omitted_lines, read_package, same_as_sent
 from exporters.trackers.settings import Store, TrackerConfig, check_store, variable_problem

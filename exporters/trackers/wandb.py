@@ -16,8 +16,9 @@ from collector.artifacts import RunArtifacts
 from collector.errors import GymEvalError
 from collector.text.masked import masked_address
 from exporters.base import Exporter, ExportResult, RunExportConfig, SwitchedOff, Text
+from exporters.packages import missing_package, require_package
 from exporters.source import ExportError
-from exporters.trackers.child import call, missing_package, require_package
+from exporters.trackers.child import call
 from exporters.trackers.mlflow import document_of
 from exporters.trackers.names import ARTIFACT_LONGEST, WANDB_LONGEST, bounded, wandb_name
 from exporters.trackers.package import Package, named, omitted_lines, read_package

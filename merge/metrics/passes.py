@@ -211,7 +211,7 @@ def _votes_of_equal_tasks(answers: Integers, rewards: Floats) -> Floats:
     """A row for each task, a column for each k."""
     tasks = np.arange(len(answers))
     is_vote = (answers != NO_ANSWER) & (answers != NO_ROW)
-    #: How often each vote was given so far, where it was given first.
+    # How often each vote was given so far, where it was given first.
     given = np.zeros(answers.shape, dtype=np.int32)
     found = np.zeros(answers.shape)
     for k in range(answers.shape[1]):

@@ -101,6 +101,8 @@ def _answers(parser: CommandParser, args: argparse.Namespace) -> Answers:
         parser.error("--model-url and --command exclude each other")
     url, command = args.model_url, args.command
     if url is None and command is None:
+        if not sys.stdin.isatty():
+            parser.error("--model-url is missing, or --command")
         question = "URL of its server, or empty when the job starts one"
         url = ask(parser, question, "--model-url", default="", check=_check_url_or_none) or None
         command = None if url else ask(parser, "Command that starts it, with {port}", "--command")

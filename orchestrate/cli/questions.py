@@ -37,8 +37,8 @@ def ask(
     from collector.errors import GymEvalError
 
     if not sys.stdin.isatty():
-        if default is None or flag == "--model-url":
-            parser.error(f"{flag} is missing" + (", or --command" if flag == "--model-url" else ""))
+        if default is None:
+            parser.error(f"{flag} is missing")
         return default
     shown = f" [{default}]" if default else ""
     while True:

@@ -31,7 +31,7 @@ def main(argv: list[str]) -> int:
         if not found:
             print("No shard of this run is locked.")
         return 0
-    if not _agreed(args.yes, len(held)):
+    if not (args.yes or _is_agreed(len(held))):
         print("Nothing was changed.")
         return 0
     for lock in held:
@@ -67,9 +67,8 @@ def _is_in_the_way(lock: LockInTheWay) -> bool:
     return is_held(lock.path)
 
 
-def _agreed(is_yes: bool, count: int) -> bool:
-    if is_yes:
-        return True
+def _is_agreed(count: int) -> bool:
+    """The answer to the question. Raises RefusedError where nobody can be asked."""
     if not sys.stdin.isatty():
         from collector.errors import RefusedError
 

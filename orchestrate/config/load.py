@@ -21,7 +21,7 @@ from orchestrate.config.pools import limit_problems, pool_problems
 from orchestrate.config.problems import problems_of
 from orchestrate.config.references import UNKNOWN_PORT_URL, fill_references, reference_problems
 from orchestrate.config.service_command import model_name
-from orchestrate.config.services import ExternalService
+from orchestrate.config.services import ExternalService, Service
 from orchestrate.config.submit import FILLED_IN, POLICY_KEYS, SubmitConfig
 from orchestrate.config.values import EnvSource, missing_host_variables, parse_env
 from orchestrate.names import name_problems, slug
@@ -98,7 +98,7 @@ def _facts(config: SubmitConfig, name: str, urls: Mapping[str, str]) -> dict[str
     return {"url": url, "model": model, "port": str(urlsplit(url).port or _DEFAULT_PORTS[urlsplit(url).scheme])}
 
 
-def _policy_url(service: Any) -> str:
+def _policy_url(service: Service) -> str:
     if not isinstance(service, ExternalService):
         # A job that chooses its port puts the real address here; where a model answers is not part of the experiment.
         return f"http://127.0.0.1:{service.port}/v1" if service.port else UNKNOWN_PORT_URL

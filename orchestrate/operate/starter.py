@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +28,14 @@ class Answers:
     benchmark: str | None = None
     repeats: int = 1
     shards: int = 1
-    #: None: on this machine.
-    partition: str | None = None
+    #: On this machine without; what follows is Slurm's.
     on_slurm: bool = False
+    partition: str | None = None
     account: str | None = None
     walltime: str = "4:00:00"
     gpus: int | None = None
     hostname: str | None = None
     output: str = "runs"
-    exports: Sequence[str] = field(default_factory=tuple)
 
 
 def starter_yaml(answers: Answers) -> str:
@@ -112,8 +111,6 @@ def _driver(answers: Answers) -> dict[str, object]:
         run["prompt_config"] = {"user": answers.prompt}
     run |= {"verifier": {"type": answers.verifier}, "num_repeats": answers.repeats}
     benchmark: dict[str, object] = {"shards": answers.shards, "run": run}
-    if answers.exports:
-        benchmark["export"] = {name: {} for name in answers.exports}
     return {"policy_model": "model", "benchmarks": {answers.benchmark or answers.dataset.stem: benchmark}}
 
 

@@ -17,13 +17,13 @@ from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError
 from collector.formats.inventory import Inventory
-from collector.shard.lock import ShardLock
 from collector.formats.manifest import Manifest, read_manifest
 from collector.formats.moves import Moved, publish_moved, read_moved
 from collector.preparation.prepare import write_new_shard
-from orchestrate.runs.plan import BenchmarkPlan, SubmitPlan, deal
+from collector.shard.lock import ShardLock
 from orchestrate.runs.creation import part_of
 from orchestrate.runs.directory import RunDir, publish_plan, read_plan
+from orchestrate.runs.plan import BenchmarkPlan, SubmitPlan, deal
 
 #: Descriptors that a command needs beside those of the locks it holds.
 _SPARE_FILES: Final = 256
@@ -90,7 +90,7 @@ def _complete(run: RunDir, benchmark: BenchmarkPlan) -> BenchmarkPlan:
     owners: dict[str, int] = {}
     sizes: list[int] = []
     for position, part in enumerate(parts):
-        ids = _ids(part / "rollouts_materialized_inputs.jsonl")
+        ids = _ids(RunArtifacts(part / "rollouts.jsonl").inventory)
         sizes.append(len(ids))
         owners.update(dict.fromkeys(ids, benchmark.shards + position))
     for index in range(benchmark.shards):

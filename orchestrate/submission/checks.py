@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from collector.agents.base import AGENTS
-from collector.agents.endpoint import EndpointSettings
+from collector.agents.endpoint import EndpointSettings, keys_in
 from collector.artifacts import RunArtifacts
 from collector.errors import ConfigError
 from collector.preparation.prepare import make_agent, make_verifier
@@ -20,9 +20,6 @@ from orchestrate.config.submit import SubmitConfig
 from orchestrate.config.values import EnvMap, EnvSource, resolve_env
 from orchestrate.names import slug
 from orchestrate.submission.export_settings import known_environ
-
-#: Headers that carry a key; its place is the environment.
-_SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key"})
 
 
 def check_loaded(loaded: Loaded, *, where: Path) -> None:
@@ -44,9 +41,8 @@ def run_problems(settings: RunSettings) -> Iterator[str]:
     yield from _told("policy_base_url", lambda: _check_endpoint(settings))
     yield from _told("verifier", lambda: _check_grading(settings))
     headers: Any = settings.agent.get("headers")
-    for key, value in headers.items() if isinstance(headers, dict) else ():
-        if str(key).lower() in _SECRET_HEADERS and isinstance(value, str):
-            yield f"agent.headers.{key}: a key does not belong into a file: write {{env: VARIABLE}}"
+    if isinstance(headers, dict):
+        yield from (f"agent.headers.{problem}" for problem in keys_in(headers))
 
 
 def _check_endpoint(settings: RunSettings) -> None:

@@ -27,6 +27,7 @@ GRACE_S: Final = 10.0
 #: Seconds that a command which ended badly waits for news of a stop: a signal to the whole job reaches it first at times.
 _STOP_NOTICE_S: Final = 0.5
 _KILLED: Final = 128 + 9
+_NO_KEY: Final = "dummy"
 
 
 class CommandSettings(AgentSettings):
@@ -145,9 +146,6 @@ class _Place(NamedTuple):
     directory: Path
     log: Path
     result: Path
-
-
-_NO_KEY: Final = "dummy"
 
 
 def _outcome_of(code: int, place: _Place) -> Completed | Failure:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
+from collector.agents.endpoint import KEY_HEADERS
 from collector.agents.nemo_gym.references import MissingReferenceError, resolved
 from collector.agents.nemo_gym.servers import KINDS, Server, Servers
 from collector.errors import ConfigError, IdentityError
@@ -25,7 +26,6 @@ CONNECTION_KEYS: Final = frozenset(
     | {f"{owner}_base_url" for owner in _URL_OWNERS}
 )
 _HEADER_MAPS: Final = frozenset({"headers", "default_headers", "openai_default_headers", "artifact_request_headers"})
-_AUTH_HEADERS: Final = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key"})
 _SECRET_WORDS: Final = frozenset(
     {"key", "token", "secret", "password", "passwd", "credential", "credentials", "authorization", "auth", "bearer", "cookie"}
 )
@@ -110,7 +110,7 @@ def _safe(value: Any, secrets: frozenset[str], path: tuple[str, ...] = ()) -> An
         return {
             str(key): _safe(item, secrets, (*path, str(key)))
             for key, item in value.items()
-            if not (is_headers and str(key).lower() in _AUTH_HEADERS)
+            if not (is_headers and str(key).lower() in KEY_HEADERS)
         }
     if isinstance(value, list):
         return [_safe(item, secrets, path) for item in value]
