@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from collector.text.counted import counted
-from orchestrate.cli.parser import CommandParser
+from orchestrate.cli.parser import CommandParser, count
 from orchestrate.run_words import WHOLE_WORDS
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _parser() -> CommandParser:
         epilog="Attempts are counted anew in the new shards.",
     )
     parser.add_argument("run", nargs="?", metavar="RUN", help=f"{WHOLE_WORDS}; default: the last one")
-    parser.add_argument("--shards", type=_count, help="new shards of each benchmark; default: as many as it had at first")
+    parser.add_argument("--shards", type=count, help="new shards of each benchmark; default: as many as it had at first")
     parser.add_argument("--failed", metavar="KIND", help="only rollouts whose latest failure is of this kind or class")
     parser.add_argument(
         "--reset-attempts", action="store_true", help="also rollouts that failed for good or used up their attempts"
@@ -57,13 +57,6 @@ def _parser() -> CommandParser:
     parser.add_argument("--dry-run", action="store_true", help="show what would be run again; change nothing")
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError(text)
-    return value
 
 
 def _edited(plan: SubmitPlan) -> str | None:
@@ -84,8 +77,8 @@ def _edited(plan: SubmitPlan) -> str | None:
 def _as_json(result: Resubmission) -> str:
     jobs = result.submittal.jobs if result.submittal is not None else {}
     moved = {
-        name: {"rollouts": count, "shards": result.shards[name], "jobs": jobs.get(name, [])}
-        for name, count in result.rollouts.items()
+        name: {"rollouts": number, "shards": result.shards[name], "jobs": jobs.get(name, [])}
+        for name, number in result.rollouts.items()
     }
     shown = {"run_dir": str(result.run.root), "submitted": result.submittal is not None, "benchmarks": moved}
     return json.dumps({**shown, "nothing": result.nothing or None}, indent=2, ensure_ascii=False)
@@ -97,6 +90,6 @@ def _as_text(result: Resubmission) -> str:
     verb = "would move" if result.submittal is None else "moved"
     lines = [f"run {result.run.root.name}  {result.run.root}"]
     lines += [wrapped(f"  nothing to run again: {result.nothing}", terminal_width(), indent="    ")] if result.nothing else []
-    for name, count in result.rollouts.items():
-        lines.append(f"  {name}: {verb} {counted(count, 'rollout')} to {counted(result.shards[name], 'new shard')}")
+    for name, number in result.rollouts.items():
+        lines.append(f"  {name}: {verb} {counted(number, 'rollout')} to {counted(result.shards[name], 'new shard')}")
     return "\n".join(lines)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrate.cli import resubmit
 from orchestrate.run_words import shards_in_words
 from orchestrate.runs.directory import RunDir, read_plan
 from tests.orchestrate.fake_slurm import FakeSlurm
@@ -51,6 +52,15 @@ def test_a_run_that_is_complete_has_nothing_to_run_again_and_no_failed_logs(tmp_
     assert "2 rollouts failed for good or used up their attempts: --reset-attempts takes them, too." in lost.stdout
     assert "failures there are: agent_run_error 2." in kind.stdout
     assert "No shard is unfinished" in logs.stderr
+
+
+@pytest.mark.parametrize("shards", ["0", "-1", "many"])
+def test_a_number_of_shards_that_is_none_is_told_as_what_it_should_be(shards: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        resubmit.main([f"--shards={shards}"])
+
+    assert ended.value.code == 2
+    assert f"--shards: '{shards}' is not a whole number from 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("edit", [pytest.param(False, id="as-it-was"), pytest.param(True, id="edited")])
