@@ -40,17 +40,22 @@ def check_place(output: Path) -> None:
 
 
 def check_written(run: RunArtifacts, inputs: Iterable[Path]) -> None:
-    """Raise RefusedError when a file that a run at ``run`` writes beside its rows is an input, or nothing to be replaced.
+    """Raise RefusedError when a file that a run at ``run`` writes is an input, or nothing to be replaced. Reads only.
 
     Coverage, metrics and settings are replaced, and of a link what it leads to: only a file with the same ending, and none of
-    another run. Reads only.
+    another run.
     """
+    check_no_input(run, inputs)
+    check_reports(run, (run.coverage, run.aggregate, run.config))
+
+
+def check_no_input(run: RunArtifacts, inputs: Iterable[Path]) -> None:
+    """Raise RefusedError when a file that a run at ``run`` writes is one of ``inputs``, under whatever name. Reads only."""
     known = list(inputs)
     for path in (*files_of(run), run.companion("_health.lock")):
         if any(_is_same(path, other) for other in known):
             what = f"{path.name}, which this run would write, is one of its inputs."
             raise RefusedError(what, "Name another output, or call the input differently.", path)
-    check_reports(run, (run.coverage, run.aggregate, run.config))
 
 
 def _is_same(path: Path, other: Path) -> bool:

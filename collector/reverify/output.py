@@ -9,17 +9,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
-from collector import durable
+from collector import durable, jsonl
 from collector.artifacts import RunArtifacts
 from collector.errors import ConfigError, RefusedError
 from collector.formats.manifest import Manifest, check_identity, read_manifest
+from collector.reverify.regrade import ORIGIN
 
 #: Key of a manifest's configuration that says what the run was made from.
 REVERIFY: Final = "reverify"
 #: Files named when an output is taken; more would hide what to do.
 _SHOWN: Final = 3
+#: What is looked at of rows without a manifest: the first ones, until so many or so many bytes.
+_LINES: Final = 100
+_BYTES: Final = 8 << 20
 
 
 def check_output(
@@ -40,7 +44,10 @@ def check_output(
         raise RefusedError("a directory has the name of a file of the new run.", "Name another output.", directories[0])
     saved = read_manifest(target.manifest)
     _refuse_kept(saved, target)
-    if not present or overwrites or _is_unfinished(target, inventory_digest):
+    if not present or _is_unfinished(target, inventory_digest):
+        return
+    if overwrites:
+        _refuse_foreign(saved, target)
         return
     if resumes and saved is None:
         what = "there are files and no manifest: nothing that could be gone on with."
@@ -65,11 +72,14 @@ def prepare_output(
     IdentityError when it was made from other answers or with another verifier, and RefusedError when somebody put something
     else there since ``check_output`` looked.
     """
+    saved = read_manifest(target.manifest)
+    _refuse_kept(saved, target)
+    if overwrites and not _is_unfinished(target, manifest.inventory_digest):
+        # Before what a crash left is swept away: it tells whose the rest is.
+        _refuse_foreign(saved, target)
     # Metrics and reports are published under locks of their own.
     for path in (*target.recovery_companions, target.rollouts, target.coverage, target.config):
         durable.sweep(path, fence=fence)
-    saved = read_manifest(target.manifest)
-    _refuse_kept(saved, target)
     if saved is not None and not overwrites:
         check_identity(saved, manifest, target.manifest)
         if _is_cut(target.inventory, lines()):
@@ -99,6 +109,50 @@ def _refuse_kept(saved: Manifest | None, target: RunArtifacts) -> None:
     if saved is not None and REVERIFY not in saved.config:
         cure = "Its answers are never replaced: name another."
         raise RefusedError("the output is a run that was collected.", cure, target.rollouts)
+
+
+def _refuse_foreign(saved: Manifest | None, target: RunArtifacts) -> None:
+    """What --overwrite does not replace: files without a manifest that no earlier regrading made, as far as they tell."""
+    if saved is not None or _was_replaced_here(target) or _holds_regraded_rows(target.rollouts):
+        return
+    # Reports are made of rows, and again.
+    reports = {target.coverage, target.aggregate, target.health, target.verdicts}
+    foreign = [file.name for file in files_of(target) if file not in reports and _holds_something(file)]
+    if foreign:
+        cure = "Move them away together, or name another output."
+        raise RefusedError(f"no earlier regrading made what is there: {', '.join(foreign)}.", cure, target.rollouts)
+
+
+def _was_replaced_here(target: RunArtifacts) -> bool:
+    """Whether a crash left the manifest of a regrading that was about to be replaced."""
+    parent = target.manifest.parent
+    left = (
+        (entry for entry in parent.iterdir() if durable.asked_for(entry.name) == target.manifest.name)
+        if parent.is_dir()
+        else ()
+    )
+    saved = (read_manifest(entry / target.manifest.name) for entry in left if entry.is_dir())
+    return any(manifest is not None and REVERIFY in manifest.config for manifest in saved)
+
+
+def _holds_regraded_rows(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        lines = file.read(_BYTES).split(b"\n", _LINES)[:_LINES]
+    return any(ORIGIN in row for row in map(_row_in, lines))
+
+
+def _row_in(line: bytes) -> dict[str, Any]:
+    try:
+        row = jsonl.loads(line)
+    except ValueError:
+        return {}
+    return cast("dict[str, Any]", row) if isinstance(row, dict) else {}
+
+
+def _holds_something(file: Path) -> bool:
+    return file.is_symlink() or (file.exists() and (not file.is_file() or file.stat().st_size > 0))
 
 
 def _is_cut(path: Path, lines: Iterator[bytes]) -> bool:
@@ -134,8 +188,7 @@ def files_of(run: RunArtifacts) -> tuple[Path, ...]:
 
 def _is_unfinished(target: RunArtifacts, inventory_digest: str) -> bool:
     """Whether what is there is an interrupted preparation of this very run: its inventory at most, and nothing recorded."""
-    recorded = (file for file in files_of(target) if file != target.inventory)
-    if any(file.is_symlink() or (file.exists() and (not file.is_file() or file.stat().st_size)) for file in recorded):
+    if any(_holds_something(file) for file in files_of(target) if file != target.inventory):
         return False
     inventory = target.inventory
     if not inventory.exists() or not inventory.stat().st_size:

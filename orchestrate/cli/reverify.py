@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
     wanted = _settings(args)
     from orchestrate.outcome import check_outcome
 
-    _check_files(wanted)
+    _check_files(wanted, args.config)
     coverage, stopped, where = _append(wanted) if wanted.append else _regrade(wanted)
     print(_as_json(coverage) if args.json else _as_text(coverage), end="")
     check_outcome(coverage, f"{where}{f' ({stopped})' if stopped else ''}")
@@ -112,9 +112,10 @@ def _settings(args: argparse.Namespace) -> ReverifySettings:
         raise ConfigError("; ".join(problems) + ".", where=where) from error
 
 
-def _check_files(wanted: ReverifySettings) -> None:
+def _check_files(wanted: ReverifySettings, config: Path | None) -> None:
+    from collector.artifacts import RunArtifacts
     from collector.errors import NotFoundError
-    from orchestrate.output_place import check_outside_runs, check_place
+    from orchestrate.output_place import check_no_input, check_outside_runs, check_place
 
     inputs = wanted.materialized_inputs_jsonl_fpath
     if inputs is not None and not inputs.exists():
@@ -123,6 +124,7 @@ def _check_files(wanted: ReverifySettings) -> None:
         check_place(wanted.output_jsonl_fpath)
         if not wanted.append:
             check_outside_runs(wanted.output_jsonl_fpath)
+            check_no_input(RunArtifacts(wanted.output_jsonl_fpath), filter(None, (inputs, config)))
 
 
 def _with_flag(problem: str) -> str:

@@ -68,8 +68,57 @@ class TestTheOutput:
         with pytest.raises(RefusedError, match="no manifest"):
             regrade(made.directory, output, resume=True, **NUMBER)
         assert len(rows_of(output)) == 1
-        regrade(made.directory, output, overwrite=True, **NUMBER)
-        assert len(rows_of(output)) == 3
+
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            pytest.param("new.jsonl", '{"_ng_task_index":0,"_ng_rollout_index":0,"reward":1}', id="rows-of-another-program"),
+            pytest.param("new.jsonl", '{"question":"1+1?"}', id="dataset"),
+            pytest.param("new_config.yaml", "verifier: {type: number}", id="settings"),
+            pytest.param("new_failures.jsonl", '{"_ng_task_index":0}', id="failures"),
+        ],
+    )
+    def test_what_no_regrading_made_is_never_replaced(self, tmp_path: Path, name: str, text: str) -> None:
+        """``--overwrite`` removed rows that NeMo Gym had collected, and a dataset."""
+        made = two_shards(tmp_path)
+        (tmp_path / name).write_text(f"{text}\n")
+        before = files_in(tmp_path)
+
+        with pytest.raises(RefusedError, match=f"no earlier regrading made what is there: {name}"):
+            regrade(made.directory, tmp_path / "new.jsonl", overwrite=True, **NUMBER)
+        assert files_in(tmp_path) == before
+
+    def test_a_link_is_not_replaced_for_what_it_leads_to(self, tmp_path: Path) -> None:
+        made = two_shards(tmp_path)
+        (tmp_path / "new.jsonl").symlink_to("nowhere")
+
+        with pytest.raises(RefusedError, match="no earlier regrading"):
+            regrade(made.directory, tmp_path / "new.jsonl", overwrite=True, **NUMBER)
+        assert (tmp_path / "new.jsonl").is_symlink()
+
+    def test_what_a_crash_left_of_a_regrading_that_was_replaced_is_known(self, tmp_path: Path) -> None:
+        made = two_shards(tmp_path)
+        new = RunArtifacts(tmp_path / "new.jsonl")
+        regrade(made.directory, new.rollouts, **NUMBER)
+        left = tmp_path / f".{new.manifest.name}.0123456789abcdef.tmp"
+        left.mkdir()
+        for path in (new.manifest, new.rollouts):
+            path.rename(left / path.name)
+
+        regrade(made.directory, new.rollouts, overwrite=True, **NUMBER)
+
+        assert len(rows_of(new.rollouts)) == 3
+        assert not left.exists()
+
+    def test_rows_that_a_regrading_made_are_known_by_themselves(self, tmp_path: Path) -> None:
+        made = two_shards(tmp_path)
+        new = RunArtifacts(tmp_path / "new.jsonl")
+        regrade(made.directory, new.rollouts, **NUMBER)
+        new.manifest.unlink()
+
+        regrade(made.directory, new.rollouts, overwrite=True, **NUMBER)
+
+        assert len(rows_of(new.rollouts)) == 3
 
     @pytest.mark.parametrize(
         ("changes", "words"),
