@@ -30,7 +30,7 @@ class GroupCommitter:
         #: Kept: asking for the running loop is a call of the system each time.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._error: Exception | None = None
-        #: Whether several waited for the last batch; who is alone gains nothing by waiting for others.
+        #: Whether several waited for the last batch; a single worker gains nothing by waiting for others.
         self._is_shared = False
 
     async def commit(self, *entries: Entry) -> None:

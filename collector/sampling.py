@@ -21,7 +21,10 @@ _BOUNDS: Final[Mapping[str, tuple[int, int | None]]] = {
 
 
 def range_problem(key: str, value: Any) -> str | None:
-    """What is wrong with the size of ``value``: ``must be at least 0, not -3``. Of what is no number others tell."""
+    """What is wrong with the size of ``value``: ``must be at least 0, not -3``.
+
+    None for what is no number: its type is checked elsewhere.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if not -_LARGEST <= value <= _LARGEST:

@@ -119,7 +119,7 @@ class ShardSession:
     async def dispatch(self, index: int, attempt: int, *, rollout_id: str | None = None) -> None:
         """Record that attempt ``attempt`` of rollout ``index`` leaves; durable when this returns.
 
-        Who has read the row already gives its ``rollout_id``, so that it is not read again.
+        A caller that has read the row gives its ``rollout_id``, so that it is not read again.
         """
         rollout_id = rollout_id or self.store.inventory.rollout_id(index)
         await self._committer.commit(self._dispatched(index, attempt, rollout_id))
@@ -191,9 +191,9 @@ class ShardSession:
 
 
 def _may_live(history: History, lock: ShardLock) -> bool:
-    """Whether an owner before us may be alive and not know that the shard is no longer its own.
+    """Whether an earlier owner may be alive without knowing that it lost the shard.
 
-    That of the newest session, or one that was stopped before its own session began, of which no file tells.
+    It may be the newest session's, or one that was stopped before it recorded a session of its own.
     """
     has_ended = history.session in history.ended and lock.knows_owner_before
     return not has_ended and not lock.was_let_go_by(history.session)

@@ -20,7 +20,7 @@ from collector.artifacts import RunArtifacts
 from collector.errors import CorruptArtifactError
 
 if TYPE_CHECKING:
-    # Who reads a ledger loads no exporter.
+    # Code that reads a ledger loads no exporter.
     from exporters.base import ExportResult
 
 FORMAT: Final = 1
@@ -167,7 +167,7 @@ def read_events(path: Path) -> list[ExportEvent]:
 
 def append_line(artifacts: RunArtifacts, line: bytes) -> None:
     """Add ``line`` to the ledger, durably; what a crash left of an earlier line is cut off first."""
-    # Loads the backends of locks; who reads a ledger takes none.
+    # Loads the backends of locks, which reading a ledger does not need.
     from merge.publication.lock import waiting_lock  # noqa: PLC0415
 
     with waiting_lock(artifacts.companion("_exports.lock")):

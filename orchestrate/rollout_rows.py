@@ -16,7 +16,7 @@ _RESULTS: Final = frozenset({"response", "reward", rows.ROLLOUT_INDEX})
 def check_rollouts(artifacts: RunArtifacts) -> None:
     """Raise RequestError for a file that is no run's of ours and whose first row is no rollout.
 
-    What cannot be read is told by who reads all of it.
+    A row that cannot be read is left to the command that reads all of them.
     """
     if artifacts.manifest.exists() or artifacts.receipt.exists():
         return

@@ -160,7 +160,7 @@ def target_of(path: Path) -> Path:
 
 
 def real_path(path: Path) -> Path:
-    """``path`` as absolute, links followed as far as they lead. Of a loop of links the path stays: who opens it is told.
+    """``path`` as absolute, links followed as far as they lead. A loop of links stays as it is: opening it tells.
 
     ``Path.resolve`` raises RuntimeError there until Python 3.12, in the middle of whatever is done.
     """

@@ -23,7 +23,7 @@ MOST_ROLLOUTS: Final = 1 << 53
 
 
 class ShardPlace(StrictModel):
-    """Which part of a benchmark's inventory this shard holds. ``count`` shards with digest ``whole`` make it complete."""
+    """Which part of a benchmark's inventory this shard holds. ``count`` of one ``whole_digest`` make it complete."""
 
     index: int = Field(ge=0, lt=MOST_SHARDS)
     count: int = Field(ge=1, le=MOST_SHARDS)

@@ -76,7 +76,7 @@ class CircuitBreaker:
         if not self.is_graders:
             return "Mend the endpoint, then resume: what is done is kept."
         cure = "Mend the verifier or its judge, then resume: what is done is kept."
-        # A resume asks the model again, and who mended a judge seldom wants that.
+        # A resume asks the model again, which is seldom wanted after a judge was mended.
         if self._last is not None and self._last.failure_class == FailureClass.JUDGE_FAILED:
             return f"{cure} To judge the answers that are kept and ask for no new one: gym eval reverify --judge-failed-only."
         return cure

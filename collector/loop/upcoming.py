@@ -67,7 +67,7 @@ class Upcoming:
         return True
 
     def conclude(self) -> None:
-        """Nothing is in flight and nothing ready: who still waits for an answer waits in vain."""
+        """Nothing is in flight and nothing ready: rollouts that still wait for an answer wait in vain."""
         if self._held and not self._stop.is_asked and not self.is_drained:
             self._break()
 

@@ -38,7 +38,7 @@ class Hold(ABC):
     """One way to hold one lock file. ``acquire`` never waits."""
 
     backend: LockBackend
-    #: Whether the note is part of what is locked: who finds one in a lock that it took knows that its writer let go.
+    #: Whether the note is part of what is locked: a process that takes the lock and finds a note knows that its writer let go.
     keeps_note: bool
 
     @abstractmethod

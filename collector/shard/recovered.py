@@ -12,7 +12,7 @@ from collector.formats.rows import RowStamp
 
 
 def told_by_row(stamp: RowStamp, offset: int, line: bytes, run_id: str) -> dict[str, Any]:
-    """The members of an event that every row tells; who writes the event down knows its session, number and time."""
+    """The members of an event that every row tells; its session, number and time are known where it is written."""
     return {
         "run_id": run_id,
         "session": -1,

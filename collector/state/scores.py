@@ -9,7 +9,7 @@ from itertools import chain
 from operator import neg
 from typing import Final, Self
 
-#: Floats up to here can be added up, a million million of them, without a sum that is none.
+#: Floats up to here can be added up, a million million of them, and the sum is still finite.
 _LARGE: Final = 1e290
 
 

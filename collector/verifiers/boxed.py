@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-#: A final answer longer than this is none.
+#: Characters; what is longer is no final answer.
 _LONGEST: Final = 10_000
 _MARK: Final = "\\boxed{"
 

@@ -154,7 +154,7 @@ def _text_in(part: Any) -> str | None:
 
 
 def metrics_of(usage: Any) -> StepMetrics | None:
-    """What a response reports that it used; nothing is computed, and a count that is none is left out."""
+    """What a response reports that it used; nothing is computed, and what is no count is left out."""
     if not isinstance(usage, Mapping):
         return None
     extra = {

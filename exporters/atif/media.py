@@ -12,7 +12,7 @@ import msgspec
 
 from exporters.atif.documents import AudioPart, AudioSource, ImagePart, ImageSource
 
-#: Endings of addresses, and the names that producers use for a registered type (``audio/mp3`` is none).
+#: Endings of addresses, and the names that producers use for a registered type (``audio/mp3`` is not registered).
 _IMAGES: Final = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png", ".gif": "image/gif", ".webp": "image/webp"}
 _AUDIO: Final = {
     "wav": "audio/wav",
@@ -46,7 +46,7 @@ def media_part(part: Any) -> ImagePart | AudioPart | None:
             case _:
                 return None
     except ValueError:
-        # A type outside the format, or an address that is none: the part is named with those that have no place.
+        # A type outside the format, or something that is no address: the part is named with those that have no place.
         return None
 
 

@@ -211,7 +211,7 @@ def _source(trajectory: Trajectory, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _final(steps: list[Step]) -> FinalMetrics:
-    """Sums over the steps; a sum of which a part was not reported is none."""
+    """Sums over the steps; None for one that some step did not report its part of."""
     agent = [step for step in steps if step.source == "agent"]
 
     def total(name: str) -> int | None:

@@ -136,7 +136,7 @@ class MlflowExporter(Exporter[ExportMlflowConfig]):
 
     def _environ(self) -> dict[str, str | None]:
         return {
-            # MLflow asks whoever keeps runs in a folder to say so twice; who names one here has said it.
+            # MLflow wants it said twice that runs are kept in a folder; naming one here says it.
             _ALLOW_FOLDER: os.environ.get(_ALLOW_FOLDER, "true"),
             "MLFLOW_HTTP_REQUEST_TIMEOUT": str(self.config.request_timeout_s),
             "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",

@@ -181,7 +181,7 @@ class WandbExporter(Exporter[ExportWandbConfig]):
                     address=self.address if is_online else None,
                 )
             except ExportError:
-                # Half of an export may be large, and would be sent by who finds it.
+                # Half of an export may be large, and whoever synced this folder later would send it.
                 record.sweep()
                 raise
         record.add(Arrived(number=number, digest=package.digest, folder=name), replace=self.config.replace)

@@ -49,7 +49,7 @@ class ResultRow(_Stamped, frozen=True, kw_only=True, gc=False):
     response: rows.SavedResponse | None = None
 
     def __post_init__(self) -> None:
-        # A float that is none was refused by the decoder.
+        # The decoder has refused NaN and infinities.
         if type(self.reward) is int and not is_reward(self.reward):
             raise ValueError("a reward that no float holds")
 

@@ -176,7 +176,7 @@ def _answer_of(row: _Row) -> _Answer:
 
 
 def _numbers(found: dict[str, Any]) -> dict[str, float]:
-    # A number that no float holds is none that a sum could be made of.
+    # A number beyond the range of a float could not be added to others.
     return {name: float(value) for name, value in found.items() if is_reward(value)}
 
 

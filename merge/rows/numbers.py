@@ -234,7 +234,7 @@ def _answer_number(answer: object) -> int:
 
 
 def _plain_numbers(values: dict[str, Any]) -> dict[str, float]:
-    # A number beyond the range of a float is none that a mean could be made of.
+    # No mean could be made of a number beyond the range of a float.
     return {jsonl.escaped(name): number for name in number_names(values) if (number := _float_of(values[name])) is not None}
 
 

@@ -28,7 +28,7 @@ class Interrupts:
 
     def __enter__(self) -> None:
         self._hook, sys.unraisablehook = sys.unraisablehook, _interrupt_again
-        # Who ignores SIGINT, as what a shell starts in the background does, or has a handler of its own, keeps that.
+        # A program that ignores SIGINT, as a shell makes its background jobs do, or that has a handler of its own, keeps that.
         self._is_mine = signal.getsignal(signal.SIGINT) is signal.default_int_handler
         if self._is_mine:
             signal.signal(signal.SIGINT, self._interrupt)

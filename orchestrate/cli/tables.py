@@ -102,7 +102,7 @@ def fitted(
 
 
 def terminal_width() -> int | None:
-    """The columns of the terminal that standard output is. None where it is none: what is piped is never cut."""
+    """The columns of the terminal that standard output is. None where it is no terminal: what is piped is never cut."""
     # There is no standard output where it was closed.
     is_terminal = sys.stdout is not None and sys.stdout.isatty()
     return shutil.get_terminal_size().columns if is_terminal else None

@@ -20,7 +20,7 @@ from orchestrate.config.yaml_file import one_line, read_yaml
 
 _STORE_NAME = "_gym_eval_submit"
 _MERGING: Final = "Error merging override "
-#: OmegaConf's words for a reference that leads nowhere, and what says the same to who wrote it.
+#: OmegaConf's words for a reference that leads nowhere, and what says the same to the person who wrote it.
 _UNSET: Final = re.compile(r"Environment variable '(.+?)' not found")
 #: Hydra's words for a change of a key that is not there.
 _NO_SUCH: Final = re.compile(r"Could not override '(.+?)'\. To append to your config use \+(.*?)\.?(?: |$)")

@@ -1,4 +1,4 @@
-"""When a job is told that its time is nearly over. A module of its own: who submits the job and the job itself agree by it."""
+"""When a job is told that its time is nearly over. A module of its own, by which a submission and its jobs agree."""
 
 from __future__ import annotations
 

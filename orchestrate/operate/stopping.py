@@ -103,7 +103,7 @@ class LocalStopper(Stopper):
 
 
 def stopper_for(plan: SubmitPlan) -> Stopper:
-    """How the jobs of ``plan`` are stopped. Raises UnavailableError for a compute type that cannot be."""
+    """How the jobs of ``plan`` are stopped."""
     match plan.config.the_compute.type:
         case "slurm":
             return SlurmStopper()

@@ -13,8 +13,8 @@ from collector.formats.manifest import Manifest, ShardPlace
 from collector.preparation.prepare import new_manifest, write_new_shard
 from collector.settings import RunSettings
 from orchestrate.masked_config import masked_yaml
-from orchestrate.runs.plan import BenchmarkPlan, Source, SubmitPlan, deal
 from orchestrate.runs.directory import RunDir, check_same_run, publish_plan, publish_resolved_config, read_plan
+from orchestrate.runs.plan import BenchmarkPlan, Source, SubmitPlan, deal
 
 
 def create_run(plan: SubmitPlan, sources: Mapping[str, Source], settings: Mapping[str, RunSettings]) -> RunDir:

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from collector import durable, jsonl
 from collector.artifacts import RunArtifacts
-from collector.formats.differences import differences
 from collector.errors import CorruptArtifactError, NotFoundError, RefusedError, StorageError
+from collector.formats.differences import differences
 from merge.publication.partial import published_at
 from orchestrate.runs.plan import FORMAT, BenchmarkPlan, SubmitPlan
 
@@ -133,7 +133,7 @@ def refresh_plan(run: RunDir, plan: SubmitPlan) -> SubmitPlan:
 
 def publish_resolved_config(run: RunDir, plan: SubmitPlan) -> None:
     """Write the configuration as the run uses it; it can be submitted again as it stands."""
-    # Who only reads runs does without it.
+    # Code that only reads runs does without it.
     import yaml  # noqa: PLC0415
 
     data = plan.config.model_dump(mode="json")

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from collector import durable
-from collector.text.counted import counted
 from collector.errors import GymEvalError, NotFoundError
+from collector.text.counted import counted
 from orchestrate.runs.directory import RunDir
 from orchestrate.runs.submissions import is_refused, read_submissions
 

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import Field
 
-from collector.text.counted import counted
 from collector.errors import ConfigError
 from collector.formats.manifest import digest_of
 from collector.settings import StrictModel
+from collector.text.counted import counted
 from orchestrate.config.submit import SubmitConfig
 from orchestrate.names import slug
 
 if TYPE_CHECKING:
-    # Who makes a plan has loaded them; who reads one does without.
+    # Code that makes a plan has loaded them; code that reads one does without.
     from collector.preparation.materialize import Materialized
     from orchestrate.config.load import Loaded
 

@@ -12,8 +12,8 @@ from pydantic import Field
 
 from collector import durable
 from collector.settings import StrictModel
-from orchestrate.runs.plan import SubmitPlan
 from orchestrate.runs.directory import RunDir
+from orchestrate.runs.plan import SubmitPlan
 from orchestrate.runs.submissions import Submission, latest_jobs
 
 

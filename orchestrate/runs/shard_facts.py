@@ -17,10 +17,10 @@ import msgspec
 
 from collector import durable
 from collector.artifacts import RunArtifacts
-from collector.state.coverage import Coverage
 from collector.errors import GymEvalError
 from collector.settings import RetrySettings
 from collector.shard.store import RolloutStore
+from collector.state.coverage import Coverage
 from orchestrate.runs.directory import RunDir
 
 FORMAT: Final = 3

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from collector.artifacts import RunArtifacts
 from collector.state.coverage import total
 from merge.publication.partial import is_current
-from orchestrate.runs.plan import BenchmarkPlan
 from orchestrate.runs.directory import RunDir, read_plan
+from orchestrate.runs.plan import BenchmarkPlan
 from orchestrate.runs.shard_facts import KnownShards
 
 

@@ -1,1 +1,1 @@
-"""How far a run is, by its files and its scheduler, as values; who prints them is the command line."""
+"""How far a run is, by its files and its scheduler, as values; the command line prints them."""
