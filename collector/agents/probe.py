@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from collector import jsonl
 from collector.agents.endpoint import Endpoint, EndpointSettings, endpoint_of
-from collector.agents.requests import without_secrets, words_of
+from collector.agents.requests import redacted, words_of
 from collector.settings import RunSettings, Timeouts
 from collector.transport.client import HttpClient
 from collector.transport.exchange import Exchange, HttpReply
@@ -43,7 +43,7 @@ async def probe(
     shared = {key: run.agent[key] for key in ("api_key_env", "headers") if key in run.agent}
     endpoint = endpoint_of(run, EndpointSettings(type=run.agent["type"], **shared), environ)
     async with HttpClient(timeouts, environ=environ) as client:
-        listed = without_secrets(await client.get(endpoint.url("models"), endpoint.headers), endpoint.headers)
+        listed = redacted(await client.get(endpoint.url("models"), endpoint.headers), endpoint.headers)
         model_ids = model_ids_in(listed)
         if isinstance(listed, HttpReply) and listed.status in {401, 403}:
             return ProbeResult(ok=False, reason=words_of(listed))
@@ -54,7 +54,7 @@ async def probe(
             return ProbeResult(ok=False, reason=words_of(listed))
         model = run.policy_model_name or (model_ids[0] if model_ids else "")
         completed = await _complete(client, endpoint, model, run.agent)
-    completed = without_secrets(completed, endpoint.headers)
+    completed = redacted(completed, endpoint.headers)
     ok = isinstance(completed, HttpReply) and completed.status == 200
     return ProbeResult(ok=ok, model_ids=model_ids, reason="" if ok else words_of(completed))
 

@@ -63,7 +63,7 @@ class Sender:
         started = self._clock()
         tries = 0
         while True:
-            exchange = without_secrets(await self._client.post_json(url, body, headers), headers)
+            exchange = redacted(await self._client.post_json(url, body, headers), headers)
             tries += 1
             if isinstance(exchange, HttpReply) and 200 <= exchange.status < 300:
                 return exchange
@@ -168,7 +168,7 @@ def unusable_reply(reply: HttpReply, problem: str) -> Failure:
     )
 
 
-def without_secrets(exchange: Exchange, headers: Sequence[str]) -> Exchange:
+def redacted(exchange: Exchange, headers: Sequence[str]) -> Exchange:
     """``exchange`` with the values of ``headers`` struck out of an error body: some servers quote the key they refuse."""
     if not isinstance(exchange, HttpReply) or exchange.status < 400:
         return exchange

@@ -136,11 +136,7 @@ def _run(name: str, arguments: list[str]) -> int:
         print(f"gym eval {name}: {NO_MEMORY}", file=sys.stderr)
         code = 5
     except OSError as error:
-        if (told := _storage_problem(error)) is None:
-            return _end_without_output(f"gym eval {name}", error)
-        print(f"gym eval {name}: {told}", file=sys.stderr)
-        # As for an output that is refused before anything is done: its owner's no, or a disk's.
-        return 4 if isinstance(error, PermissionError) and _target_of(str(error.filename)) != str(error.filename) else 5
+        return _end_without_storage(f"gym eval {name}", error)
     except EOFError:
         print(f"gym eval {name}: the input ended before every question was answered", file=sys.stderr)
         return 2
@@ -155,6 +151,15 @@ def _run(name: str, arguments: list[str]) -> int:
 def _flush() -> None:
     # Unlike a flush of its own, it does nothing where there is no standard output.
     print(end="", flush=True)
+
+
+def _end_without_storage(program: str, error: OSError) -> int:
+    """The exit code of what a disk or its owner refuses, said in a line. Raises ``error`` for a bug of ours."""
+    if (told := _storage_problem(error)) is None:
+        return _end_without_output(program, error)
+    print(f"{program}: {told}", file=sys.stderr)
+    # As for an output that is refused before anything is done: its owner's no, or a disk's.
+    return 4 if isinstance(error, PermissionError) and _target_of(str(error.filename)) != str(error.filename) else 5
 
 
 def _end_without_output(program: str, error: OSError) -> int:

@@ -36,7 +36,7 @@ class Tally:
         if self.rate:
             parts.append(f"{self.rate:.3g}/s")
             if self.done < self.expected:
-                parts.append(f"about {in_words((self.expected - self.done) / self.rate)} left")
+                parts.append(f"about {roughly((self.expected - self.done) / self.rate)} left")
         if self.mean is not None:
             parts.append(f"mean reward {self.mean:.4g} ({self.measured}/{self.expected})")
         if self.failing:
@@ -48,7 +48,7 @@ class Tally:
         return ", ".join(parts)
 
 
-def in_words(seconds: float) -> str:
+def roughly(seconds: float) -> str:
     """``40 s``, ``12 min`` or ``3 h 20 min``: as exact as an estimate may look."""
     minutes = round(seconds / 60)
     if seconds < 90:

@@ -16,7 +16,7 @@ _ELAPSED: Final = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
 
 
 @dataclass(frozen=True, slots=True)
-class JobRun:
+class BookedRun:
     """One run of a job as sacct books it; a requeued job has several."""
 
     job_id: str
@@ -29,7 +29,7 @@ class JobRun:
     share: float = 1.0
 
 
-def job_runs(submissions: Iterable[Submission]) -> tuple[dict[str, list[JobRun]], str | None]:
+def job_runs(submissions: Iterable[Submission]) -> tuple[dict[str, list[BookedRun]], str | None]:
     """The runs of every job of ``submissions`` by its id, and why accounting could not be asked; None when it answered."""
     bases = sorted({job_id.partition("_")[0] for s in submissions for job_id in s.jobs.values()})
     if not bases:
@@ -42,9 +42,9 @@ def job_runs(submissions: Iterable[Submission]) -> tuple[dict[str, list[JobRun]]
     return (parse_sacct(answer.text), None) if answer.trouble is None else ({}, answer.trouble)
 
 
-def parse_sacct(output: str) -> dict[str, list[JobRun]]:
+def parse_sacct(output: str) -> dict[str, list[BookedRun]]:
     """The runs of each job in sacct's lines ``JobID|Submit|Start|End|Elapsed|State``; other lines are none. Pure."""
-    found: dict[str, list[JobRun]] = {}
+    found: dict[str, list[BookedRun]] = {}
     for line in output.splitlines():
         fields = line.split("|")
         queued = _moment(fields[1]) if len(fields) == 6 else None
@@ -53,7 +53,7 @@ def parse_sacct(output: str) -> dict[str, list[JobRun]]:
         listed, _, start, end, elapsed, state = fields
         if (job_id := leader_of(listed)) is None:
             continue
-        run = JobRun(job_id, queued, _moment(start), _moment(end), _seconds(elapsed), state.split(" ")[0])
+        run = BookedRun(job_id, queued, _moment(start), _moment(end), _seconds(elapsed), state.split(" ")[0])
         found.setdefault(job_id, []).append(run)
     return found
 

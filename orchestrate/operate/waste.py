@@ -31,7 +31,7 @@ from collector.formats.moves import read_moved
 from collector.settings import StrictModel
 from collector.state.codes import Code
 from collector.state.history import History
-from orchestrate.operate.accounting import JobRun, job_runs
+from orchestrate.operate.accounting import BookedRun, job_runs
 from orchestrate.runs.directory import RunDir, read_plan
 from orchestrate.runs.submissions import Submission, read_submissions
 
@@ -203,7 +203,7 @@ def sessions_of(history: Iterable[Event]) -> list[Session]:
 
 
 def _with_jobs(
-    total: BenchmarkWaste, sessions: list[Session], runs: list[JobRun], everyone: Mapping[str | None, list[Session]]
+    total: BenchmarkWaste, sessions: list[Session], runs: list[BookedRun], everyone: Mapping[str | None, list[Session]]
 ) -> BenchmarkWaste:
     """``everyone`` are all sessions of each job: what a packed one did before or after a session is no idle time."""
     if not runs:
@@ -229,7 +229,7 @@ def _with_jobs(
     return total.model_copy(update=update)
 
 
-def _run_of(session: Session, runs: list[JobRun]) -> JobRun | None:
+def _run_of(session: Session, runs: list[BookedRun]) -> BookedRun | None:
     """The run of the session's job that was going on when the session began."""
     fitting = [
         run

@@ -33,7 +33,7 @@ _Mark: TypeAlias = tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
-class ShardFacts:
+class RecordedShard:
     """One shard as its files describe it."""
 
     coverage: Coverage
@@ -98,7 +98,7 @@ class KnownShards:
         with RolloutStore.read(artifacts) as store:
             return store.coverage(RetrySettings())
 
-    def of(self, artifacts: RunArtifacts, retry: RetrySettings) -> ShardFacts:
+    def of(self, artifacts: RunArtifacts, retry: RetrySettings) -> RecordedShard:
         """The facts of one shard. Raises what RolloutStore.read raises."""
         name, settings = self._name(artifacts), retry.model_dump_json()
         mark = self._marks[name] if name in self._marks else _mark(artifacts)
@@ -108,7 +108,7 @@ class KnownShards:
             known = _read_shard(artifacts, mark or (), retry, settings)
             if mark is not None:
                 self._remember(name, known)
-        return ShardFacts(Coverage.model_validate_json(known.coverage), known.sessions, known.last_at)
+        return RecordedShard(Coverage.model_validate_json(known.coverage), known.sessions, known.last_at)
 
     def _is_known(self, artifacts: RunArtifacts, settings: str) -> bool:
         name = self._name(artifacts)

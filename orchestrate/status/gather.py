@@ -21,7 +21,7 @@ from orchestrate.executors.base import executor_for
 from orchestrate.run_words import shards_in_words
 from orchestrate.runs.directory import RunDir, read_plan
 from orchestrate.runs.plan import BenchmarkPlan, SubmitPlan
-from orchestrate.runs.shard_facts import KnownShards, ShardFacts
+from orchestrate.runs.shard_facts import KnownShards, RecordedShard
 from orchestrate.runs.submissions import (
     Outcome,
     Submission,
@@ -195,7 +195,7 @@ def _job_part(job_id: str | None, facts: Mapping[str, JobFact]) -> dict[str, Any
     }
 
 
-def _recorded_part(found: ShardFacts) -> dict[str, Any]:
+def _recorded_part(found: RecordedShard) -> dict[str, Any]:
     coverage = found.coverage
     return {
         # Rollouts that were planned anew are counted in the shard that has them now.

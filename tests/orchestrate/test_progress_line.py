@@ -10,7 +10,7 @@ import pytest
 from collector.outcomes import RolloutState
 from collector.state.coverage import Coverage
 from orchestrate.cli.tables import score_of
-from orchestrate.jobs.progress import LineProgress, Tally, in_words
+from orchestrate.jobs.progress import LineProgress, Tally, roughly
 from tests.orchestrate.project import Project
 from tests.support.model_server import ModelServer
 
@@ -62,7 +62,7 @@ def test_a_score_has_bounds_while_rollouts_are_missing_and_rewards_lie_in_0_to_1
 
 @pytest.mark.parametrize(("seconds", "words"), [(0.2, "1 s"), (59, "59 s"), (600, "10 min"), (12_000, "3 h 20 min")])
 def test_an_estimate_is_as_exact_as_it_may_look(seconds: float, words: str) -> None:
-    assert in_words(seconds) == words
+    assert roughly(seconds) == words
 
 
 def test_a_log_is_told_once_that_everything_is_done(tmp_path: Path) -> None:
