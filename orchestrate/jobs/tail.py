@@ -28,7 +28,7 @@ def finish(run: RunDir, benchmark: BenchmarkPlan, settings: RunSettings, *, with
     """
     merged = run.merged(benchmark)
     # Before the merge: once the projection stands, everything that an export sends stands beside it.
-    publish_config(merged, settings)
+    publish_config(merged, _recorded(settings, merged))
     return finish_benchmark(
         merged,
         run.shards(benchmark),
@@ -47,15 +47,24 @@ def finish_partly(run: RunDir, benchmark: BenchmarkPlan, settings: RunSettings) 
     result = finish(run, benchmark, settings)
     if result.state is not MergeState.WAITING:
         return result
-    publish_config(RunArtifacts(partial_name(run.merged(benchmark).rollouts)), settings)
+    merged = run.merged(benchmark)
+    publish_config(RunArtifacts(partial_name(merged.rollouts)), _recorded(settings, merged))
     return finish_benchmark(
-        run.merged(benchmark),
+        merged,
         run.shards(benchmark),
         benchmark=benchmark.name,
         retry=settings.retry,
         exports={name: values for name, values in benchmark.export.items() if values.get("allow_partial") is True},
         allow_partial=True,
     )
+
+
+def _recorded(settings: RunSettings, merged: RunArtifacts) -> RunSettings:
+    """What stands beside a result: alike whoever publishes it, or a tracker would be sent the same result as a new version.
+
+    A shard's job has an output and a key of its own; the finisher has neither.
+    """
+    return settings.model_copy(update={"output_jsonl_fpath": merged.rollouts, "policy_api_key": None})
 
 
 def lines_of(result: TailResult, run: RunDir, benchmark: BenchmarkPlan) -> list[str]:

@@ -56,6 +56,20 @@ def test_a_job_without_gpus_exports_at_once(project: Project) -> None:
     assert "Export csv: succeeded" in log_of(project, "job-*.log")
 
 
+def test_a_tracker_is_sent_a_result_once_though_the_finisher_looks_at_it_again(project: Project, slurm: SlurmCluster) -> None:
+    """The settings beside a result named the output of whichever job wrote them last: each run was in W&B and MLflow twice."""
+    project.config["export"] = {"wandb": {"project": "p", "mode": "offline"}}
+
+    project.submit("--wait", timeout_s=100)
+    slurm.wait_for(lambda: "Export wandb: " in log_of(project, "finisher-*.log"), 60)
+
+    assert "Export wandb: succeeded" in log_of(project, "job-*.log")
+    assert "already exported" in log_of(project, "finisher-*.log")
+    assert ledger(project) == ["started", "succeeded"]
+    written = (project.run_dir / "math" / "rollouts_config.yaml").read_text()
+    assert f"output_jsonl_fpath: {project.run_dir}/math/rollouts.jsonl\n" in written
+
+
 def test_a_job_with_gpus_whose_finisher_is_gone_exports_itself(project: Project, slurm: SlurmCluster) -> None:
     project.config["compute"]["here"]["setup"] = [HOLDS_GPUS]
     project.config["services"]["policy"] = project.service(delay=1)
