@@ -68,8 +68,12 @@ def staged(
     temporary file exists: whoever takes the lock after that sweeps it away, the last step fails, and ``fence`` says why.
     """
     target = names.target_of(path)
+    info = target.stat() if target.exists() else None
+    if info is not None and not stat.S_ISREG(info.st_mode) and not stat.S_ISDIR(info.st_mode):
+        # A link to /dev/null, say: root would make a file of it for the whole machine.
+        raise OSError(errno.EINVAL, "No regular file is there, and nothing else is replaced", str(target))
     if mode is None:
-        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
+        mode = 0o666 & ~_umask() if info is None else stat.S_IMODE(info.st_mode)
     temporary = names.temporary_name(target)
     descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

@@ -44,6 +44,22 @@ def test_the_temporaries_of_a_linked_file_lie_beside_its_target_and_are_swept_th
     assert (link.is_symlink(), target.read_bytes(), list(target.parent.iterdir())) == (True, b"new", [target])
 
 
+@pytest.mark.parametrize("is_linked", [False, True], ids=["itself", "behind-a-link"])
+def test_a_pipe_or_a_device_is_never_replaced(tmp_path: Path, is_linked: bool) -> None:
+    """A result that was a link to /dev/null made a file of it, when root published, for the whole machine."""
+    pipe, path = tmp_path / "pipe", tmp_path / "x.json"
+    os.mkfifo(pipe if is_linked else path)
+    if is_linked:
+        path.symlink_to(pipe)
+    before = sorted(tmp_path.iterdir())
+
+    with pytest.raises(OSError, match="nothing else is replaced"):
+        durable.publish(path, b"x")
+
+    assert (pipe if is_linked else path).is_fifo()
+    assert sorted(tmp_path.iterdir()) == before
+
+
 def test_the_mode_of_a_replaced_file_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"old")

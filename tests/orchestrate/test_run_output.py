@@ -27,6 +27,7 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     Path("theirs").mkdir()
     Path("theirs/notes.txt").write_text("sampled in May\n")
     Path("theirs/empty").touch()
+    os.mkfifo("theirs/pipe")
     other = RunArtifacts(Path("theirs/r.jsonl"))
     for path in (other.rollouts, *other.recovery_companions, other.coverage, other.aggregate, other.config):
         path.write_text('{"theirs": 1}\n')
@@ -67,7 +68,7 @@ def hard_dataset(path: Path) -> None:
         pytest.param(to("theirs/notes.txt"), id="notes"),
         pytest.param(to("theirs/empty"), id="empty-file"),
         pytest.param(to("theirs"), id="directory"),
-        pytest.param(to("/dev/null"), id="null"),
+        pytest.param(to("theirs/pipe"), id="link-to-a-pipe"),
         pytest.param(looped, id="loop"),
         pytest.param(hard_dataset, id="hard-dataset"),
         pytest.param(os.mkdir, id="a-directory"),
