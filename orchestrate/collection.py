@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,13 +17,10 @@ from collector.preparation.prepare import check_free, new_manifest, prepare_shar
 from collector.session import JobFacts
 from collector.settings import RunSettings
 from collector.shard.lock import ShardLock
-from collector.stop import StopReason, StopRequest
+from orchestrate.asked_to_stop import stop_on_signals
 from orchestrate.masked_config import publish_config
 from orchestrate.output_place import check_place, check_written
 from orchestrate.submission.checks import run_problems
-
-#: Seconds that requests in flight may take after the first Ctrl-C; the second one ends the command at once.
-_MARGIN_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +69,7 @@ def prepare(settings: RunSettings, *, read: Sequence[Path] = ()) -> PreparedRun:
 
 async def collect_here(run: PreparedRun, progress: Progress) -> CollectResult:
     """Fill the run until it is final or Ctrl-C or SIGTERM asks to stop. Raises what ``prepare_shard`` and ``collect`` raise."""
-    stop = StopRequest(margin_s=_MARGIN_S)
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, _ask, stop, StopReason.INTERRUPTED)
-    loop.add_signal_handler(signal.SIGTERM, _ask, stop, StopReason.TERMINATED)
+    stop = stop_on_signals("requests", "The same command goes on from here.")
     lock = ShardLock(run.artifacts.lock, since=datetime.now(UTC).isoformat(timespec="seconds"))
     with lock:
         prepare_shard(
@@ -91,10 +82,3 @@ async def collect_here(run: PreparedRun, progress: Progress) -> CollectResult:
         restore_inventory(run.artifacts, run.settings, lock.check)
         publish_config(run.artifacts, run.settings, fence=lock.check)
         return await collect(run.settings, run.artifacts, lock, job=JobFacts(), stop=stop, progress=progress)
-
-
-def _ask(stop: StopRequest, reason: StopReason) -> None:
-    if not stop.is_asked:
-        waits = f"requests in flight may finish within {stop.margin_s:g} s, the same signal again ends it at once"
-        sys.stderr.write(f"\nstopping: {waits}. The same command goes on from here.\n")
-    stop.ask(reason)

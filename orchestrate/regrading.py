@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -24,12 +22,13 @@ from collector.reverify.settings import ReverifySettings, run_settings
 from collector.settings import RetrySettings, RunSettings
 from collector.shard.store import RolloutStore
 from collector.state.coverage import Coverage, total
-from collector.stop import StopReason, StopRequest
+from collector.stop import StopReason
 from collector.text.counted import agreeing, counted
 from exporters.tail import finish_benchmark
 from merge.inputs.identity import bind_inputs
 from merge.inputs.sources import are_legacy, find_runs, read_source
 from merge.publication.receipt import Receipt, read_receipt
+from orchestrate.asked_to_stop import stop_on_signals
 from orchestrate.config.references import UNKNOWN_PORT_URL
 from orchestrate.health import choose_health
 from orchestrate.jobs.tail import lines_of
@@ -37,8 +36,7 @@ from orchestrate.masked_config import publish_config
 from orchestrate.named import named
 from orchestrate.runs.directory import read_plan
 
-#: Seconds that gradings in flight may take after the first Ctrl-C; the second one ends the command at once.
-_MARGIN_S: Final = 30.0
+_RESUME: Final = "--resume goes on from here."
 #: Verifiers that grade nothing by themselves: the verdict came with the answer.
 _WITH_THE_ANSWER: Final = frozenset({"environment"})
 
@@ -91,7 +89,7 @@ async def regrade_here(
         def prepared(fence: Callable[[], None]) -> None:
             publish_config(plan.target, run, fence=fence)
 
-        result = await regrade(plan, verifier, stop=_listen(), prepared=prepared, progress=progress)
+        result = await regrade(plan, verifier, stop=stop_on_signals("gradings", _RESUME), prepared=prepared, progress=progress)
     return result, run
 
 
@@ -125,7 +123,7 @@ async def append_here(
     if output is not None and [durable.real_path(output)] != [durable.real_path(run.rollouts) for run in source.runs]:
         what = f"output_jsonl_fpath: append records into the run that is graded, and this is another file: {output}."
         raise ConfigError(what, "Leave --output out, or --append.")
-    stop = _listen()
+    stop = stop_on_signals("gradings", _RESUME)
     settings = settings_for(wanted, source, source.runs[0].rollouts)
     coverages: list[Coverage] = []
     has_begun = False
@@ -222,18 +220,3 @@ def _saved_settings(artifacts: RunArtifacts) -> dict[str, Any]:
         problem = " ".join(str(error).split())
         raise ConfigError(f"the run's settings cannot be read: {problem}.", "Name the verifier.", artifacts.config) from error
     return value if isinstance(value, dict) else {}
-
-
-def _listen() -> StopRequest:
-    stop = StopRequest(margin_s=_MARGIN_S)
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, _ask, stop, StopReason.INTERRUPTED)
-    loop.add_signal_handler(signal.SIGTERM, _ask, stop, StopReason.TERMINATED)
-    return stop
-
-
-def _ask(stop: StopRequest, reason: StopReason) -> None:
-    if not stop.is_asked:
-        waits = f"gradings in flight may finish within {stop.margin_s:g} s, the same signal again ends it at once"
-        sys.stderr.write(f"\nstopping: {waits}. --resume goes on from here.\n")
-    stop.ask(reason)

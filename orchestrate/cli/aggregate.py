@@ -68,7 +68,10 @@ def main(argv: list[str]) -> int:
     )
     show(report, as_json=args.json)
     if health is not None and report.receipt is not None:
-        _check_health(report.target, health)
+        from collector.artifacts import RunArtifacts
+        from orchestrate.cli.health_note import print_health_note
+
+        print_health_note(RunArtifacts(report.target), health)
     return outcome_of(report)
 
 
@@ -196,18 +199,6 @@ def _health(args: Namespace, keys: dict[str, Any]) -> HealthChoice | None:
     found = parse_ignored(_names(keys, "health_check_ignored_checks") if ignored is None else ignored)
     is_off = args.no_health_check or _flag(keys, "disable_health_check")
     return None if is_off else HealthChoice(tuple(sorted(found)), workers)
-
-
-def _check_health(target: Path, choice: HealthChoice) -> None:
-    """Check what was merged, as after a collection: what is found is told and changes nothing."""
-    import sys
-
-    from collector.artifacts import RunArtifacts
-    from merge.health.run import note_when_new
-
-    note = note_when_new(RunArtifacts(target), choice, since=target)
-    if note is not None:
-        print(note, file=sys.stderr)
 
 
 def input_of(word: str) -> str:

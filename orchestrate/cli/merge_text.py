@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from collector.text.counted import counted
 
 if TYPE_CHECKING:
+    from collector.artifacts import RunArtifacts
     from merge.command import MergeReport
 
 
@@ -43,7 +44,7 @@ def outcome_of(report: MergeReport) -> int:
     return 0
 
 
-def _lines(report: MergeReport, coverage: dict[str, Any], merged: Any) -> list[str]:
+def _lines(report: MergeReport, coverage: dict[str, Any], merged: RunArtifacts) -> list[str]:
     from orchestrate.cli.result_text import result_lines
 
     score, *others = result_lines(report.coverage, is_expected_known=report.is_expected_known)

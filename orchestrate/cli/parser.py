@@ -67,6 +67,13 @@ def count(text: str) -> int:
     return int(text)
 
 
+def with_flag(problem: str, keys: Mapping[str, str]) -> str:
+    """``problem``, which begins with a setting's name, and the flag that sets it; ``keys`` are the settings by their flags."""
+    flags = {key: flag for flag, key in keys.items()}
+    key = problem.partition(":")[0]
+    return f"{problem} (--{flags[key].replace('_', '-')})" if key in flags else problem
+
+
 def _empty_place(words: Sequence[str]) -> str | None:
     """Where the first word stands that says nothing, alone or behind the = of a flag; None when all say something."""
     for number, word in enumerate(words, 1):

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from orchestrate.cli.parser import VERIFIER_WORDS, CommandParser
+from orchestrate.cli.parser import VERIFIER_WORDS, CommandParser, with_flag
 
 if TYPE_CHECKING:
+    from collector.artifacts import RunArtifacts
     from collector.reverify.settings import ReverifySettings
     from collector.settings import RunSettings
     from collector.state.coverage import Coverage
@@ -108,7 +109,7 @@ def _settings(args: argparse.Namespace) -> ReverifySettings:
         return ReverifySettings.model_validate({key: value for key, value in composed.items() if not key.startswith("_")})
     except ValidationError as error:
         # Problems between keys are told of the whole, and name their keys.
-        problems = [_with_flag(problem.removeprefix("the file: ")) for problem in problems_of(error, ReverifySettings)]
+        problems = [with_flag(problem.removeprefix("the file: "), _KEYS) for problem in problems_of(error, ReverifySettings)]
         raise ConfigError("; ".join(problems) + ".", where=where) from error
 
 
@@ -125,13 +126,6 @@ def _check_files(wanted: ReverifySettings, config: Path | None) -> None:
         if not wanted.append:
             check_outside_runs(wanted.output_jsonl_fpath)
             check_no_input(RunArtifacts(wanted.output_jsonl_fpath), filter(None, (inputs, config)))
-
-
-def _with_flag(problem: str) -> str:
-    """``problem`` with the flag that sets its key, for people who have not seen the key's name."""
-    key = problem.partition(":")[0]
-    flags = {name: flag for flag, name in _KEYS.items()}
-    return f"{problem} (--{flags[key].replace('_', '-')})" if key in flags else problem
 
 
 def _regrade(wanted: ReverifySettings) -> tuple[Coverage, StopReason | None, Path]:
@@ -168,18 +162,15 @@ def _append(wanted: ReverifySettings) -> tuple[Coverage, StopReason | None, Path
     return coverage, stopped, wanted.rollouts_jsonl_fpath
 
 
-def _report(artifacts: Any, run: RunSettings, *, aggregates: bool) -> None:
+def _report(artifacts: RunArtifacts, run: RunSettings, *, aggregates: bool) -> None:
     """Metrics and health beside the rows, as ``gym eval run`` leaves them."""
-    from merge.health.run import note_when_new
+    from orchestrate.cli.health_note import print_health_note
     from orchestrate.health import choose_health
     from orchestrate.single import publish_metrics
 
     if aggregates:
         publish_metrics(artifacts, run.retry)
-    choice = choose_health(run)
-    note = note_when_new(artifacts, choice, since=artifacts.rollouts) if choice is not None else None
-    if note is not None:
-        print(note, file=sys.stderr)
+    print_health_note(artifacts, choose_health(run))
 
 
 def _warn(line: str) -> None:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from orchestrate.cli.parser import VERIFIER_WORDS, CommandParser
+from orchestrate.cli.parser import VERIFIER_WORDS, CommandParser, with_flag
 
 if TYPE_CHECKING:
     from collector.settings import RunSettings
@@ -51,7 +51,10 @@ def main(argv: list[str]) -> int:
     if coverage.is_final:
         _aggregate(run)
     if coverage.completed and not stopped:
-        _check_health(run)
+        from orchestrate.cli.health_note import print_health_note
+        from orchestrate.health import choose_health
+
+        print_health_note(run.artifacts, choose_health(run.settings))
     print(run.artifacts.coverage.read_text() if args.json else _as_text(coverage, run), end="")
     from orchestrate.outcome import check_outcome
 
@@ -121,8 +124,9 @@ def _settings(args: argparse.Namespace) -> RunSettings:
     try:
         return RunSettings.model_validate(run)
     except ValidationError as error:
+        keys = {**_KEYS, "verifier": "verifier", "agent_type": "agent"}
         raise ConfigError(
-            "; ".join(_with_flag(problem) for problem in problems_of(error, RunSettings)) + ".", where=where
+            "; ".join(with_flag(problem, keys) for problem in problems_of(error, RunSettings)) + ".", where=where
         ) from error
 
 
@@ -191,13 +195,6 @@ def _with_flags(data: dict[str, Any], args: argparse.Namespace) -> dict[str, Any
     return merged
 
 
-def _with_flag(problem: str) -> str:
-    """``problem`` with the flag that sets its key, for people who have not seen the key's name."""
-    key = problem.partition(":")[0]
-    flags = {name: flag for flag, name in _KEYS.items()} | {"verifier": "verifier", "agent": "agent_type"}
-    return f"{problem} (--{flags[key].replace('_', '-')})" if key in flags else problem
-
-
 def _collect(run: PreparedRun) -> tuple[Coverage, str | None]:
     import sys
 
@@ -219,19 +216,6 @@ def _aggregate(run: PreparedRun) -> None:
     from orchestrate.single import publish_metrics
 
     publish_metrics(run.artifacts, run.settings.retry)
-
-
-def _check_health(run: PreparedRun) -> None:
-    """Check what was saved; what a check finds is told and changes nothing."""
-    import sys
-
-    from merge.health.run import note_when_new
-    from orchestrate.health import choose_health
-
-    choice = choose_health(run.settings)
-    note = note_when_new(run.artifacts, choice, since=run.artifacts.rollouts) if choice is not None else None
-    if note is not None:
-        print(note, file=sys.stderr)
 
 
 def _as_text(coverage: Coverage, run: PreparedRun) -> str:
