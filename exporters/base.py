@@ -21,6 +21,7 @@ from collector.artifacts import RunArtifacts
 from collector.errors import GymEvalError
 from collector.settings import StrictModel
 from exporters.source import ExportError, SourceState, check_source, state_of
+from merge.inputs.source_files import SourceFiles
 
 #: A string with at least one visible character. A number is refused, not turned into text.
 Text = Annotated[str, Field(strict=True, pattern=r"\S")]
@@ -122,6 +123,7 @@ class Exporter(ABC, Generic[C_co]):
     def export(self, artifacts: RunArtifacts) -> ExportResult:
         """Export ``artifacts``. Operational problems become a failed result; programming errors propagate."""
         try:
+            self._check_destination(artifacts)
             self._checked = state_of(artifacts)
             check_source(artifacts, allow_partial=self.config.allow_partial)
             return self.publish(artifacts)
@@ -131,6 +133,13 @@ class Exporter(ABC, Generic[C_co]):
             return ExportResult.failed(str(error))
         except OSError as error:
             return ExportResult.failed(told(error, self.destination))
+
+    def _check_destination(self, artifacts: RunArtifacts) -> None:
+        """Raise ExportError for the place of a file of the run, there or not: as its receipt an export would break it."""
+        place = Path(self.destination)
+        same = SourceFiles([artifacts]).same_as(place) if place.is_absolute() else None
+        if same is not None:
+            raise ExportError(f"is the place of {same.name}, a file of the run.", "Name another place.", place)
 
     def check_unchanged(self, artifacts: RunArtifacts) -> None:
         """Raise ExportError when a file of the run is not the one that was checked: it may have been read half and half.

@@ -158,6 +158,9 @@ class Ledger:
 
 def read_events(path: Path) -> list[ExportEvent]:
     """The events of the ledger at ``path``; none when there is no such file. Raises CorruptArtifactError."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        # To open a pipe is to wait for its other end, and a device forgets what was exported.
+        raise CorruptArtifactError(path, 0, "no regular file, and no ledger.", "Move it away.")
     try:
         data = path.read_bytes()
     except FileNotFoundError:

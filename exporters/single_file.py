@@ -12,6 +12,7 @@ from pydantic import Field
 from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.errors import GymEvalError
+from collector.settings import NamedPath
 from exporters.base import ADVICE, EXISTS, Exporter, ExportResult, RunExportConfig
 from exporters.source import ExportError
 from merge.publication.receipt import file_sha256
@@ -20,8 +21,10 @@ from merge.publication.receipt import file_sha256
 class FileExportConfig(RunExportConfig):
     """Settings of an exporter that makes one file."""
 
-    output_dirpath: Path | None = Field(default=None, description="the file's directory; its name is that of the rollouts")
-    output_fpath: Path | None = Field(default=None, description="a file that does not exist yet; default: beside the rollouts")
+    output_dirpath: NamedPath | None = Field(default=None, description="the file's directory; its name is that of the rollouts")
+    output_fpath: NamedPath | None = Field(
+        default=None, description="a file that does not exist yet; default: beside the rollouts"
+    )
 
 
 class _Target(Protocol):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from collector.addresses import check_http, split_address
 from collector.setting_kinds import Seconds, refuse_bool
+from collector.settings import NamedPath
 from collector.text.masked import is_credential
 from exporters.base import RunExportConfig, Text
 
@@ -71,7 +71,7 @@ class TrackerConfig(RunExportConfig):
     """Every wait has an end: one request after ``request_timeout_s``, the whole export after ``timeout_s``."""
 
     upload_rollouts: bool = Field(default=False, description="send the rows too")
-    report_fpath: Path | None = Field(default=None, description="a page of gym eval report to send too")
+    report_fpath: NamedPath | None = Field(default=None, description="a page of gym eval report to send too")
     replace: bool = Field(default=False, description="put changed results in the place of the old ones, not beside them")
     timeout_s: Seconds = Field(default=600.0, description="seconds for the whole export")
     request_timeout_s: Annotated[int, BeforeValidator(refuse_bool), Field(ge=1, le=600)] = Field(

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field
 from collector import durable
 from collector.artifacts import RunArtifacts
 from collector.errors import GymEvalError
+from collector.settings import NamedPath
 from collector.text.masked import masked_address
 from exporters.base import Exporter, ExportResult, RunExportConfig, SwitchedOff, Text
 from exporters.packages import missing_package, require_package
@@ -77,7 +78,7 @@ class ExportWandbConfig(TrackerConfig):
         default=None, description="offline writes a folder for 'wandb sync'; default: WANDB_MODE, or online"
     )
     base_url: Server | None = Field(default=None, description="a server of one's own; default: WANDB_BASE_URL or W&B's cloud")
-    output_dirpath: Path | None = Field(
+    output_dirpath: NamedPath | None = Field(
         default=None, description="folder of local files; default: <stem>_wandb beside the rollouts"
     )
 

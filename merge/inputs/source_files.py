@@ -19,6 +19,7 @@ def files_of(artifacts: RunArtifacts) -> tuple[Path, ...]:
     return (
         artifacts.rollouts,
         *artifacts.recovery_companions,
+        artifacts.moved,
         artifacts.coverage,
         artifacts.config,
         artifacts.aggregate,

@@ -28,13 +28,17 @@ def main(argv: list[str]) -> int:
     from collector import durable
     from collector.errors import RefusedError
     from orchestrate.cli.submit_notes import tell_notes
-    from orchestrate.operate.starter import starter_yaml
+    from orchestrate.operate.starter import check_replaced_yaml, starter_yaml
 
     file: Path = args.file
     exists_already = RefusedError("it exists already.", "Choose another name, or --force to replace it.", file)
-    if (file.exists() or file.is_symlink()) and not args.force:
-        raise exists_already
+    if file.exists() or file.is_symlink():
+        if not args.force:
+            raise exists_already
+        check_replaced_yaml(file)
     answers = _answers(parser, args)
+    if file.exists() and answers.dataset.exists() and file.samefile(answers.dataset):
+        raise RefusedError("it is the dataset.", "Choose another name for the YAML.", file)
     text = starter_yaml(answers)
     loaded = _check(text, file)
     durable.make_dir(file.absolute().parent)

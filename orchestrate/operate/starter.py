@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
-from collector import jsonl
-from collector.errors import ConfigError, NotFoundError
+from collector import durable, jsonl
+from collector.errors import ConfigError, GymEvalError, NotFoundError, RefusedError
+from orchestrate.config.yaml_file import read_yaml
+
+_OTHER_NAME: Final = "Choose another name, or remove it first; nothing was changed."
+#: What is called like this may hold a mistake, and is to be replaced for that.
+_OF_YAML: Final = frozenset({".yaml", ".yml"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +57,7 @@ def starter_yaml(answers: Answers) -> str:
 
 def first_row(dataset: Path) -> dict[str, Any]:
     """The dataset's first row. Raises NotFoundError without the file, ConfigError when it begins with no JSON object."""
-    try:
-        with dataset.open("rb") as file:
-            line = file.readline()
-    except OSError as error:
-        raise NotFoundError(f"cannot be read: {error.strerror}.", "Name a JSONL file.", dataset) from error
+    line = next((line for _, line in _lines_of(dataset)), b"")
     try:
         row = jsonl.loads(line)
     except ValueError as error:
@@ -66,11 +67,35 @@ def first_row(dataset: Path) -> dict[str, Any]:
     return row
 
 
+def check_replaced_yaml(file: Path) -> None:
+    """Raise RefusedError unless ``file``, which is there, may be replaced by a YAML: rows, notes and devices are a slip."""
+    place = durable.real_path(file)
+    if not place.is_file():
+        what = "is a link that leads to no file" if file.is_symlink() else "is no regular file"
+        raise RefusedError(f"it {what}, and is to be replaced.", _OTHER_NAME, file)
+    if place.suffix not in _OF_YAML and place.stat().st_size and not _is_submission(place):
+        shown = f"a link to {place}, which" if file.is_symlink() else "a file that"
+        raise RefusedError(f"it is {shown} holds no YAML of a submission.", _OTHER_NAME, file)
+
+
+def _is_submission(path: Path) -> bool:
+    try:
+        return not {"driver", "compute"}.isdisjoint(read_yaml(path))
+    except GymEvalError:
+        return False
+
+
 def count_rows(dataset: Path) -> int:
     """How many rows the dataset has; blank lines are none. Raises NotFoundError when it cannot be read."""
+    return sum(1 for _ in _lines_of(dataset))
+
+
+def _lines_of(dataset: Path) -> Iterator[tuple[int, bytes]]:
+    if dataset.exists() and not dataset.is_file() and not dataset.is_dir():
+        # To open a pipe is to wait for its other end, and a device may have no end.
+        raise ConfigError("it is no regular file, and it is read more than once.", "Name a JSONL file.", dataset)
     try:
-        with dataset.open("rb") as file:
-            return sum(1 for line in file if line.strip())
+        yield from jsonl.read_lines(dataset)
     except OSError as error:
         raise NotFoundError(f"cannot be read: {error.strerror}.", "Name a JSONL file.", dataset) from error
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from collector.errors import RefusedError
+from collector.errors import ConfigError, RefusedError
 from orchestrate.cli.init import main
 from orchestrate.operate import starter
+from tests.orchestrate.project import tree
 
 
 def arguments(folder: Path) -> list[str]:
@@ -43,3 +46,99 @@ def test_a_file_is_replaced_by_who_says_so(tmp_path: Path, late_file: Path) -> N
     assert main([*arguments(tmp_path), "--force"]) == 0
 
     assert "benchmarks:" in late_file.read_text()
+
+
+ROWS = '{"question": "2+2?"}\n{"question": "3+3?"}\n'
+
+
+def linked(path: Path, to: Path) -> None:
+    path.symlink_to(to)
+
+
+def hard_linked(path: Path, to: Path) -> None:
+    path.hardlink_to(to)
+
+
+def written(path: Path, to: Path) -> None:
+    path.write_bytes(to.read_bytes())
+
+
+@pytest.mark.parametrize("put", [linked, written], ids=["link", "file"])
+@pytest.mark.parametrize("text", [ROWS, ROWS[:21], "sampled in May\n"], ids=["rows", "a-row", "notes"])
+def test_what_is_no_yaml_of_a_submission_is_replaced_by_nobody(
+    tmp_path: Path, put: Callable[[Path, Path], None], text: str
+) -> None:
+    """``--force`` wrote over rows and notes, those behind a link too."""
+    (tmp_path / "theirs").write_text(text)
+    (_, *flags) = arguments(tmp_path)
+    put(tmp_path / "eval", tmp_path / "theirs")
+    before = tree(tmp_path)
+
+    with pytest.raises(RefusedError, match="holds no YAML of a submission"):
+        main([str(tmp_path / "eval"), *flags, "--force"])
+
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("put", [linked, hard_linked], ids=["link", "hard-link"])
+def test_the_dataset_is_never_replaced(tmp_path: Path, put: Callable[[Path, Path], None]) -> None:
+    (_, *flags) = arguments(tmp_path)
+    put(tmp_path / "eval.yaml", tmp_path / "sums.jsonl")
+    before = tree(tmp_path)
+
+    with pytest.raises(RefusedError):
+        main([str(tmp_path / "eval.yaml"), *flags, "--force"])
+    assert tree(tmp_path) == before
+    with pytest.raises(RefusedError):
+        main([str(tmp_path / "sums.jsonl"), *flags, "--force"])
+    assert tree(tmp_path) == before
+
+
+def _linked_to(place: str) -> Callable[[Path], None]:
+    return lambda path: path.symlink_to(place)
+
+
+@pytest.mark.parametrize(
+    ("put", "told"),
+    [
+        pytest.param(os.mkdir, "is no regular file", id="directory"),
+        pytest.param(os.mkfifo, "is no regular file", id="pipe"),
+        pytest.param(_linked_to("nothing"), "leads to no file", id="dangling"),
+        pytest.param(_linked_to("pipe"), "leads to no file", id="link-to-a-pipe"),
+        pytest.param(_linked_to("eval.yaml"), "leads to no file", id="loop"),
+    ],
+)
+def test_what_is_no_file_is_replaced_by_nobody(tmp_path: Path, put: Callable[[Path], None], told: str) -> None:
+    words = arguments(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    put(tmp_path / "eval.yaml")
+    before = tree(tmp_path)
+
+    with pytest.raises(RefusedError, match=told):
+        main([*words, "--force"])
+
+    assert tree(tmp_path) == before
+
+
+def test_a_yaml_with_a_mistake_is_replaced_by_who_says_so(tmp_path: Path) -> None:
+    words = arguments(tmp_path)
+    (tmp_path / "eval.yaml").write_text("driver: [\n")
+
+    assert main([*words, "--force"]) == 0
+
+
+def test_a_dataset_is_read_as_a_run_reads_it(tmp_path: Path) -> None:
+    """With a byte order mark and a blank line in front, which a run passes over, its first row was no JSON."""
+    words = arguments(tmp_path)
+    (tmp_path / "sums.jsonl").write_bytes(b"\xef\xbb\xbf\r\n" + (tmp_path / "sums.jsonl").read_bytes())
+
+    assert main(words) == 0
+
+
+def test_a_pipe_is_no_dataset(tmp_path: Path) -> None:
+    words = arguments(tmp_path)
+    (tmp_path / "sums.jsonl").unlink()
+    os.mkfifo(tmp_path / "sums.jsonl")
+
+    with pytest.raises(ConfigError, match="no regular file"):
+        main(words)
