@@ -100,5 +100,7 @@ def _check(run: RunDir, done: Cancelled) -> None:
     if done.left:
         shown = ", ".join(job.shown for job in done.left[:5])
         raise UnavailableError(
-            f"{counted(len(done.left), 'job')} did not end: {shown}.", "Run the same command again.", run.root
+            f"{counted(len({job.job_id for job in done.left}), 'job')} did not end: {shown}.",
+            "Run the same command again.",
+            run.root,
         )

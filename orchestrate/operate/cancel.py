@@ -101,7 +101,9 @@ class _Work:
         if done.open_tokens:
             self._stopper.forget(done.open_tokens)
         if found.live:
-            self._say(f"{'draining' if drain else 'cancelling'} {counted(len(found.live), 'job')}")
+            # A packed job stands there once for each of its shards.
+            jobs = counted(len({job.job_id for job in found.live}), "job")
+            self._say(f"{'draining' if drain else 'cancelling'} {jobs}")
             # A finisher starts when its shards end: it goes first.
             self._stopper.cancel([job for job in found.live if job.is_finisher])
             (self._stopper.drain if drain else self._stopper.cancel)([job for job in found.live if not job.is_finisher])

@@ -131,6 +131,7 @@ def test_a_packed_job_is_not_cancelled_for_one_benchmark(project: Project) -> No
     assert "also fills a shard 0, a shard 1, c shard 0. Cancel the whole run" in refused.stderr
     assert cancelled.returncode == 0, cancelled.stderr
     assert "1 job ended." in cancelled.stdout
+    assert cancelled.stderr == "cancelling 1 job\n"
 
 
 def test_the_log_of_a_packed_job_is_shown_once(project: Project) -> None:
