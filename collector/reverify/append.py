@@ -70,23 +70,37 @@ async def judge_again(
             return Judged(_counted_anew(store, run, lock))
         await asyncio.to_thread(_check, artifacts, chosen, verifier)
         await check_starts(verifier)
-        answers = chosen.answers
-        agent = SavedAgent(answers, chosen.chooser.reasons, run, stop, is_own=True)
-        result = await collect(
-            run,
-            artifacts,
-            lock,
-            job=JobFacts(),
-            stop=stop,
-            progress=progress,
-            agent=agent,
-            verifier=regrader(verifier, run, invalid_retryable=wanted.invalid_judge_retryable),
-            only=lambda key: answers.find(key) is not None,
-            store=store,
-        )
-        if agent.trouble is not None:
-            raise agent.trouble
-        return Judged(result.coverage, result.stopped, has_begun=True)
+        grader = regrader(verifier, run, invalid_retryable=wanted.invalid_judge_retryable)
+        return await _recorded(chosen, store, lock, run, grader, stop=stop, progress=progress)
+
+
+async def _recorded(
+    chosen: Chosen,
+    store: RolloutStore,
+    lock: ShardLock,
+    run: RunSettings,
+    grader: AnyVerifier,
+    *,
+    stop: StopRequest,
+    progress: Progress | None,
+) -> Judged:
+    """A session of the run's own in which ``grader`` judges the chosen answers."""
+    agent = SavedAgent(chosen.answers, chosen.chooser.reasons, run, stop, is_own=True)
+    result = await collect(
+        run,
+        store.artifacts,
+        lock,
+        job=JobFacts(),
+        stop=stop,
+        progress=progress,
+        agent=agent,
+        verifier=grader,
+        only=lambda key: chosen.answers.find(key) is not None,
+        store=store,
+    )
+    if agent.trouble is not None:
+        raise agent.trouble
+    return Judged(result.coverage, result.stopped, has_begun=True)
 
 
 def _choose(store: RolloutStore, wanted: ReverifySettings, run: RunSettings) -> Chosen:

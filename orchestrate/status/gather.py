@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from collector.artifacts import RunArtifacts
 from collector.errors import GymEvalError
+from collector.settings import RetrySettings
 from collector.state.coverage import Coverage, total
 from exporters.ledger import ExportEvent, Standing, read_events, standing
 from merge.publication.partial import is_current
@@ -122,19 +123,7 @@ def _benchmark(
     facts: Mapping[str, JobFact],
 ) -> BenchmarkReport:
     retry = settings_of(plan.config, benchmark.name, output=run.merged(benchmark).rollouts).retry
-    shards: list[ShardReport] = []
-    parts: list[Coverage] = []
-    places = run.shards(benchmark)
-    known.look_at(places, retry)
-    for index, artifacts in enumerate(places):
-        job = _job_part(jobs.get(index), facts)
-        try:
-            found = known.of(artifacts, retry)
-        except GymEvalError as error:
-            shards.append(ShardReport(index=index, expected=benchmark.shard_sizes[index], trouble=str(error), **job))
-            continue
-        parts.append(found.coverage)
-        shards.append(ShardReport(index=index, **_recorded_part(found), **job))
+    shards, parts = _shards(run, benchmark, retry, known=known, jobs=jobs, facts=facts)
     coverage = total(parts, expected=benchmark.expected) if parts else None
     merged = run.result(benchmark)
     receipt = _receipt(merged)
@@ -154,6 +143,32 @@ def _benchmark(
         exports=_exports(benchmark, merged, receipt),
         shards=shards,
     )
+
+
+def _shards(
+    run: RunDir,
+    benchmark: BenchmarkPlan,
+    retry: RetrySettings,
+    *,
+    known: KnownShards,
+    jobs: Mapping[int, str],
+    facts: Mapping[str, JobFact],
+) -> tuple[list[ShardReport], list[Coverage]]:
+    """Every shard of ``benchmark``, and the coverage of each that can be read."""
+    shards: list[ShardReport] = []
+    parts: list[Coverage] = []
+    places = run.shards(benchmark)
+    known.look_at(places, retry)
+    for index, artifacts in enumerate(places):
+        job = _job_part(jobs.get(index), facts)
+        try:
+            found = known.of(artifacts, retry)
+        except GymEvalError as error:
+            shards.append(ShardReport(index=index, expected=benchmark.shard_sizes[index], trouble=str(error), **job))
+            continue
+        parts.append(found.coverage)
+        shards.append(ShardReport(index=index, **_recorded_part(found), **job))
+    return shards, parts
 
 
 def _receipt(merged: RunArtifacts) -> Receipt | None:
