@@ -116,8 +116,8 @@ class WandbExporter(Exporter[ExportWandbConfig]):
 
     @property
     def destination(self) -> str:
-        """Mode, server, entity, project and the folder."""
-        return f"{self.mode} {self.place} {self.folder.absolute()}"
+        """Server, entity and project, or ``offline`` and the project, and the folder."""
+        return f"{self.place} {self.folder.absolute()}"
 
     def missing(self) -> str | None:
         """The client, when it is not installed."""

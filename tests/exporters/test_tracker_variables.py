@@ -88,7 +88,7 @@ def test_the_mode_is_the_setting_s_then_the_variable_s(settings: dict[str, str],
 
     assert not isinstance(settled, SwitchedOff)
     assert settled.get("mode", "online") == mode
-    assert exporter.destination.startswith(f"{mode} ")
+    assert exporter.destination.startswith("https://api.wandb.ai/p " if mode == "online" else "offline/p ")
     assert exporter.environment_problem() is None
 
 
@@ -122,7 +122,7 @@ def test_a_submitted_run_goes_offline_by_the_variable_and_stays_so(tmp_path: Pat
 
     plan = json.loads((project.run_dir / "plan.json").read_text())
     assert plan["benchmarks"][0]["export"]["wandb"]["mode"] == "offline"
-    assert f"offline offline/p {project.run_dir / 'math' / 'rollouts_wandb'}" in said
+    assert f"\n  offline/p {project.run_dir / 'math' / 'rollouts_wandb'}" in said
     # Whatever the shell says later.
     assert "export wandb succeeded" in project.gym("status", env={"WANDB_MODE": "online"}).stdout
 
