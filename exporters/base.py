@@ -90,7 +90,7 @@ def told(error: OSError | GymEvalError, destination: str = "") -> str:
     """What ``error`` says to people: the file that was wanted, not what it is called while it is written, and why not."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
-    # Of two files the second one was to be made; a write that fails knows none.
+    # An error about two files is about making the second; a write that fails names none.
     name = error.filename2 or error.filename
     place = durable.asked_for(os.fsdecode(name)) if name else destination
     return f"{place}: {error.strerror}" if place else error.strerror

@@ -129,7 +129,7 @@ def parse_coverage(data: bytes, path: Path) -> Coverage:
     fields = {key: item for key, item in value.items() if key in Coverage.model_fields}
     states = fields.get("states")
     if fields.get("coverage_known") is False and fields.get("expected") is None and isinstance(states, dict):
-        # Of those that are known each is in one state.
+        # Each rollout that is known is in one state.
         fields["expected"] = sum(count for count in states.values() if isinstance(count, int))
     try:
         return Coverage.model_validate(fields)

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 #: Seconds that one question may take; a controller under load answers in less, and nobody waits longer at a prompt.
 ASK_TIMEOUT_S: Final = 10.0
-#: Of the seconds that somebody who looks waits, squeue's part; sacct has the rest, and at least this many.
+#: squeue's share of the seconds that a person who looks waits for; sacct has the rest, and at least ``_LEAST_S``.
 _SQUEUE_SHARE: Final = 0.6
 _LEAST_S: Final = 1.0
 #: Variables that change what squeue and sacct print, or what sbatch submits, when a job or a shell profile set them.

@@ -19,7 +19,7 @@ _BLOCK = 1 << 20
 
 
 class LineFacts(NamedTuple):
-    """Of the lines of an inventory: how many there are, and SHA-256 over their concatenation, in hex."""
+    """The number of lines of an inventory, and SHA-256 over their concatenation, in hex."""
 
     expected: int
     digest: str

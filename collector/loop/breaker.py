@@ -61,7 +61,7 @@ class CircuitBreaker:
         self._has_answered = False
         self._is_refused = False
         self._tasks: set[int] = set()
-        #: Whose judge failed since anybody was graded.
+        #: Tasks whose judge failed since an answer was last graded.
         self._ungraded: set[int] = set()
         self._alike: tuple[object, ...] | None = None
         self._alike_tasks: set[int] = set()

@@ -61,9 +61,9 @@ def _check_variable(value: str, check: Callable[[str], str]) -> None:
     check(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl())
 
 
-#: Of a server. Settings stand in the plan of a run and on command lines, so credentials are refused.
+#: The address of a server. Settings stand in the plan of a run and on command lines, so credentials are refused.
 Server = Annotated[Text, AfterValidator(check_server)]
-#: Of one of MLflow's kinds of places.
+#: The address of one of the places where MLflow can keep runs.
 Store = Annotated[Text, AfterValidator(check_store)]
 
 

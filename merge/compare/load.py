@@ -44,7 +44,7 @@ class Side:
     bounds: tuple[float, float] | None
     #: ``mean/<field>`` over all rollouts.
     means: Mapping[str, float]
-    #: Of each field, the mean of every task that has one.
+    #: By field, the mean of every task that has one.
     tasks: Mapping[str, Mapping[int, float]]
     #: The experiment as its manifest describes it, by key path; None when no manifest is left.
     settings: Mapping[str, Any] | None = None

@@ -13,7 +13,7 @@ import orjson
 from merge.health.checks import Verdict, verdict_of
 from merge.health.rules import Finding
 
-#: Of a task, a repeat or a stage.
+#: How a row names its task, repeat or stage.
 Name: TypeAlias = int | str
 #: Numbers from here on are kept as text: 64 bits hold every other one, and a greater one that stands for none.
 NUMBER_LIMIT: Final = 1 << 62

@@ -49,7 +49,7 @@ class Results(NamedTuple):
     servers: Integers
     keys: Integers
     offsets: Integers
-    #: Of the lines, newline included even where the file's last line has none.
+    #: Bytes of each line, its newline included even where the file's last line has none.
     lengths: Integers
     checksums: Integers
     #: NaN where a row has none.

@@ -157,7 +157,7 @@ def _coverage(agent: Agent, expected: int, unsettled: Sequence[int], retry: Retr
 
 
 def _past(failures: Sequence[FailureRow]) -> Past:
-    """Of a rollout without a result: any terminal line ends it there; the last one names the class."""
+    """The past of a rollout without a result: any terminal line ended it; the last line names the class."""
     ended = any(failure.is_terminal for failure in failures)
     count = len(failures)
     return Past(RolloutState.FAILED, count, count, terminal=ended, failure_class=failures[-1].failure_class)

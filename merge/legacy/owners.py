@@ -102,7 +102,7 @@ def _planned(rows: _Signed, asked: Questions, unnamed: int) -> Integers:
 
 
 def _only_agents(keys: Integers, asked: Questions, unnamed: int) -> Integers:
-    """Of each of ``keys`` the agent that ``asked`` names for it, ``unnamed`` where that is none or more than one."""
+    """The agent that ``asked`` names for each of ``keys``; ``unnamed`` where it names none, or more than one."""
     order = np.lexsort((asked.agents, asked.keys))
     known, agents = asked.keys[order], asked.agents[order]
     is_new = (np.diff(known, prepend=-1) != 0) | (np.diff(agents, prepend=NO_NAME) != 0)

@@ -81,7 +81,7 @@ class AttemptFigures:
     selected_s: array[float] = field(default_factory=lambda: array("d"))
     other_s: array[float] = field(default_factory=lambda: array("d"))
     other_tokens: dict[str, array[float]] = field(default_factory=lambda: {name: array("d") for name in TOKENS})
-    #: Of answers in ``other_tokens``, those that stand in a selected row as well.
+    #: The part of ``other_tokens`` that stands in a selected row as well.
     selected_too: dict[str, array[float]] = field(default_factory=lambda: {name: array("d") for name in TOKENS})
     truncated: int = 0
 

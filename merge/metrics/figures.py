@@ -52,7 +52,7 @@ def summarize(values: Sequence[float]) -> Summary | None:
 
 @lru_cache(maxsize=1 << 14)
 def _summary_of_few(values: tuple[float, ...]) -> Summary:
-    """Of the repeats of a task: scores and constants come again and again."""
+    """The summary of a task's repeats, kept: the same scores and constants come again and again."""
     return _summary(values)
 
 

@@ -108,7 +108,7 @@ def _figures_of_whole_numbers(values: Floats, starts: Integers, counts: Integers
         sums, squares = np.add.reduceat(values, starts), np.add.reduceat(np.square(values), starts)
         medians = np.where(counts % 2, values[middles], (values[middles - (counts > 1)] + values[middles]) / 2)
         deviations = np.sqrt((counts * squares - np.square(sums)) / (counts * np.maximum(counts - 1, 1)))
-    # Of one value none.
+    # A single value has no deviation.
     known = [value if count > 1 else None for value, count in zip(deviations.tolist(), counts.tolist(), strict=True)]
     ends = values[starts + counts - 1], values[starts]
     return [(sums / counts).tolist(), *(end.tolist() for end in ends), medians.tolist(), known]

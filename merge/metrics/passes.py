@@ -78,7 +78,7 @@ def subset_metrics(table: RowTable) -> Metrics:
 
 
 class _Columns(NamedTuple):
-    """Of each row its key, its reward, NaN where it has none, and its answer's number."""
+    """Each row's key, reward (NaN where it has none) and number of its answer."""
 
     keys: Integers
     rewards: Floats

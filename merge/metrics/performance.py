@@ -52,7 +52,7 @@ def _turns(values: array[float]) -> Metrics:
     return {
         "mean_num_turns": mean_of(values),
         "median_num_turns": _at(values, 0.5),
-        # Of the population, as there; all other deviations in the file are those of samples.
+        # The population's, as in NeMo Gym; all other deviations in the file are those of samples.
         "std_num_turns": deviation(values, of_population=True),
         "min_num_turns": min(values),
         "p90_num_turns": _at(values, 0.9),

@@ -65,7 +65,7 @@ def check_names(target: Path, sources: Sequence[RunArtifacts]) -> None:
     """Raise RefusedError when a receipt at ``target`` could not name one of ``sources``: a pattern finds any name on a disk."""
     for source in sources:
         path = str(source.rollouts)
-        # Of a run that is named relative to its target, what is above both does not matter.
+        # A run may be named relative to its target; then what lies above both does not matter.
         if jsonl.escaped(path) != path and jsonl.escaped(name := name_of_input(source.rollouts, target)) != name:
             raise RefusedError("the path is no UTF-8, and a receipt names its inputs in it.", "Rename it.", source.rollouts)
 

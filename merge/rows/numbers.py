@@ -79,7 +79,7 @@ class NumberReader:
         #: One object for equal fields, as in the plans.
         self._with_cost: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._plans = RowPlans()
-        #: Of the row before: the next one is nearly always like it.
+        #: Both from the row before: the next one is nearly always like it.
         self._exact: ExactPlan | None = None
         self._fields: tuple[str, ...] = ()
         self._without_guess = 0

@@ -9,7 +9,7 @@ import sys
 
 
 def make_outputs_take_all() -> None:
-    """Of names and texts that an output has no characters for, it writes the escapes; what is for people is never a result."""
+    """Let outputs write escapes for characters that they do not have: what is for people is never a result."""
     if sys.stderr is None:
         # Python would print it to standard output instead, where programs read.
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - open while the program is

@@ -80,7 +80,7 @@ class SubmitPlan(StrictModel):
     version: str
     created_at: str
     config_file: str
-    #: Of that file's bytes when it was submitted last; empty where it is none, or in plans of before.
+    #: Digest of that file's bytes when it was last submitted; empty where it is no file, and in older plans.
     config_file_digest: str = ""
     #: Where the submit command ran: relative paths of datasets, prompts, verifiers and services start here.
     cwd: str

@@ -159,7 +159,7 @@ def _read_shard(artifacts: RunArtifacts, mark: tuple[int, ...], retry: RetrySett
 
 
 def _mark(artifacts: RunArtifacts) -> _Mark:
-    """Of every file that a shard is read from. None while one is missing that each shard has, as nothing is known then.
+    """The marks of every file that a shard is read from; None while a file is missing that each shard has.
 
     A shard goes on by lines in its journal and in the list of what left it; the others change only where they are damaged.
     """

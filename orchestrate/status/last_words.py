@@ -38,8 +38,8 @@ def last_words(logs: Path, *, of: str, shards: Collection[int]) -> list[str]:
     """The errors that each job log in ``logs`` ends with, newest first, equal ones once; at most three, then how many more.
 
     Those about other benchmarks than ``of`` and other shards are left out: packed jobs end with one for each of their shards,
-    and a shard whose job is in the queue again, or was followed by one that did the work, has nothing to explain. Of very many
-    logs the newest are read.
+    and a shard whose job is in the queue again, or was followed by one that did the work, has nothing to explain. Only
+    the newest of very many logs are read.
     """
     files = sorted(logs.glob("job-*.log"), key=_age, reverse=True)[:_FILES]
     said = list(dict.fromkeys(word for path in files for word in _errors_in(path) if _is_about(word, of, shards)))
