@@ -151,6 +151,15 @@ def allows_reuse(line: bytes) -> bool:
     return parse_part(_reuse_decoder, line).allowed is True
 
 
+def cure_for(problem: ValueError, otherwise: str = "") -> str:
+    """What to do about a line that is no row for ``problem``: rows of old releases of NeMo Gym are whole, and no use here."""
+    if f"missing required field `{TASK_INDEX}`" not in str(problem):
+        return otherwise
+    return (
+        "NeMo Gym wrote such rows before it stamped them: nothing says which task they are of. Collect again, or leave it out."
+    )
+
+
 def parse_part(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
     """The fields that ``decoder`` wants of the row in ``line``. Raises ValueError.
 

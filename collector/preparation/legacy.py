@@ -125,7 +125,7 @@ def _successes(path: Path, known: dict[str, int]) -> Iterator[Success]:
             stamp, saved = rows.parse_stamp(line.data), rows.parse_verdict(line.data)
         except ValueError as error:
             if not _is_torn(line):
-                raise CorruptArtifactError(path, line.number, f"not a result row ({error}).") from error
+                raise CorruptArtifactError(path, line.number, f"not a result row ({error}).", rows.cure_for(error)) from error
             return
         if stamp.rollout_id not in known:
             raise CorruptArtifactError(path, line.number, f"rollout {stamp.rollout_id!r} is not in the inventory.")

@@ -80,7 +80,7 @@ def _take_results(path: Path, known: dict[int, _Known], *, is_closed: bool, retr
         try:
             saved = rows.parse_part(_result_decoder, line)
         except ValueError as error:
-            raise CorruptArtifactError(path, number, f"not a result row ({error}).") from error
+            raise CorruptArtifactError(path, number, f"not a result row ({error}).", rows.cure_for(error)) from error
         if one.result is not None:
             raise CorruptArtifactError(path, number, f"rollout {one.rollout_id} has two results.")
         if not isinstance(saved.response, dict):

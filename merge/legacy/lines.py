@@ -99,7 +99,9 @@ def _one_by_one(path: Path, block: Block, offset: int, kind: RowKind[T], notes: 
             has_newline = begin + len(line) <= offset + block.size
             number = line_number(path, begin)
             if has_newline or not _is_torn(line):
-                raise CorruptArtifactError(path, number, f"not {kind.name} ({error}).", _ADVICE) from error
+                raise CorruptArtifactError(
+                    path, number, f"not {kind.name} ({error}).", rows.cure_for(error, _ADVICE)
+                ) from error
             notes.append(f"{path}:{number}: the last line is torn and was passed over.")
     return Rows(found, begins, texts)
 

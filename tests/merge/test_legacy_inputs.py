@@ -106,7 +106,7 @@ def test_a_whole_last_line_without_its_newline_counts_and_gets_one(tmp_path: Pat
     ("line", "match"),
     [
         (b"no row\n", r"r.jsonl:2: not a result row"),
-        (b'{"reward": 1}\n', r"r.jsonl:2: not a result row .*_ng_task_index"),
+        (b'{"reward": 1}\n', r"r.jsonl:2: not a result row .*_ng_task_index.* before it stamped them"),
         (b'{"_ng_task_index": 1, "_ng_rollout_index": 0, "reward": "1"}\n', r"r.jsonl:2: not a result row .*reward"),
     ],
     ids=["no-json", "no-identity", "a-text-as-reward"],
