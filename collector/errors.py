@@ -113,6 +113,11 @@ class StorageError(UnavailableError):
     """A disk is full or fails; what was recorded before stays recorded."""
 
 
+def kind_of(error: OSError) -> type[RefusedError | StorageError]:
+    """What a file that could not be read or written is to the user: forbidden by its owner, or its disk fails."""
+    return RefusedError if isinstance(error, PermissionError) else StorageError
+
+
 class IncompleteError(GymEvalError):
     """Everything recorded is valid, and some rollouts are still unfinished."""
 

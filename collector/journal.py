@@ -22,7 +22,7 @@ import msgspec
 
 from collector.artifacts import RunArtifacts
 from collector.durable import AppendFile
-from collector.errors import FencedError, StorageError
+from collector.errors import FencedError, kind_of
 from collector.formats import events
 from collector.formats.events import Dispatched, Event, Failed, Migrated, OmittedEvent, SessionEnded, SessionStarted, Success
 from collector.shard.lock import ShardLock
@@ -152,4 +152,4 @@ def _explained(file: AppendFile, what: str = "written") -> Generator[None]:
         yield
     except OSError as error:
         cure = "Mend that, then resume: what is recorded stays recorded."
-        raise StorageError(f"it cannot be {what}: {error.strerror}.", cure, file.path) from error
+        raise kind_of(error)(f"it cannot be {what}: {error.strerror}.", cure, file.path) from error

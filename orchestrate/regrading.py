@@ -216,6 +216,8 @@ def _saved_settings(artifacts: RunArtifacts) -> dict[str, Any]:
         value = yaml.safe_load(artifacts.config.read_text())
     except FileNotFoundError:
         return {}
+    except PermissionError as error:
+        raise RefusedError("it cannot be read: permission denied.", "Ask its owner for access.", artifacts.config) from error
     except (OSError, yaml.YAMLError) as error:
         problem = " ".join(str(error).split())
         raise ConfigError(f"the run's settings cannot be read: {problem}.", "Name the verifier.", artifacts.config) from error

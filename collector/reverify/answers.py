@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from collector import jsonl
-from collector.errors import CorruptArtifactError, DatasetError, RefusedError, StorageError
+from collector.errors import CorruptArtifactError, DatasetError, RefusedError, StorageError, kind_of
 from collector.formats import rows
 from collector.formats.rollout_key import counted_id
 from collector.outcome_checks import RESULT_KEYS
@@ -198,9 +198,9 @@ class _Spans:
         self.lengths = array("q", (self.lengths[i] for i in order))
 
 
-def unreadable(path: Path, error: OSError) -> StorageError:
-    """What to tell of a file of answers that the disk does not give."""
-    return StorageError(
+def unreadable(path: Path, error: OSError) -> RefusedError | StorageError:
+    """What to tell of a file of answers that the disk, or its owner, does not give."""
+    return kind_of(error)(
         f"it cannot be read: {error.strerror}.", "Mend that, then go on: what is recorded stays recorded.", path
     )
 

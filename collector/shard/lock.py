@@ -13,7 +13,7 @@ from typing import Final, Self
 import msgspec
 
 from collector import durable
-from collector.errors import FencedError, LockHeldError, RefusedError, StorageError, UnavailableError
+from collector.errors import FencedError, LockHeldError, RefusedError, StorageError, UnavailableError, kind_of
 from collector.shard.lock_backends import Hold, LockBackend, explain_failure, hold_for
 from collector.shard.lock_file import check_lock_file
 
@@ -101,7 +101,7 @@ class ShardLock:
             self.describe_holder(None)
         except OSError as error:
             _release(self._hold, self.path)
-            raise StorageError(f"it cannot be written: {error.strerror}.", "Mend that, then resume.", self.path) from error
+            raise kind_of(error)(f"it cannot be written: {error.strerror}.", "Mend that, then resume.", self.path) from error
         return self
 
     def __exit__(self, *exc: object) -> None:

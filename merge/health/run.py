@@ -12,7 +12,7 @@ from typing import Any
 
 from collector import durable
 from collector.artifacts import RunArtifacts
-from collector.errors import GymEvalError, NotFoundError, UnavailableError
+from collector.errors import GymEvalError, NotFoundError, kind_of
 from merge.health.checks import Check, Verdict, parse_ignored
 from merge.health.pool import digest_slices
 from merge.health.slices import Slice, selections_of, stretches_of
@@ -73,16 +73,19 @@ def check_health(artifacts: RunArtifacts, *, ignored: frozenset[Check] = NO_CHEC
 
     A run with a journal shows the row of each selected attempt, any other file all of its rows. Raises NotFoundError without
     rows, RefusedError for a report that would replace another file, CorruptArtifactError for a journal that cannot be read,
-    UnavailableError when the disk fails. Changes no other file.
+    StorageError when the disk fails. Changes no other file.
     """
     if not artifacts.rollouts.is_file():
         raise NotFoundError("there is no such rollouts file.", "Name one, or the directory of a run.", artifacts.rollouts)
     check_reports(artifacts, (artifacts.verdicts, artifacts.health))
     try:
+        with artifacts.rollouts.open("rb"):
+            # Rows of a file that nobody lets us read are no finding.
+            pass
         return _check(artifacts, ignored, workers)
     except OSError as error:
         where = artifacts.rollouts if error.filename is None else durable.asked_for(str(error.filename))
-        raise UnavailableError(f"the health check cannot go on: {error.strerror}.", "No row was changed.", where) from error
+        raise kind_of(error)(f"the health check cannot go on: {error.strerror}.", "No row was changed.", where) from error
 
 
 def _check(artifacts: RunArtifacts, ignored: frozenset[Check], workers: int | None) -> HealthReport:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from collector import durable
 from collector.artifacts import RunArtifacts
-from collector.errors import RefusedError, UnavailableError
+from collector.errors import RefusedError, kind_of
 from collector.state.coverage import Coverage, total
 from merge.aggregate import AgentRows, publish_aggregate, write_aggregate
 from merge.coverage import encode_coverage, total_coverage
@@ -151,7 +151,7 @@ def publish_generation(
 
     ``before_receipt`` is called when all but the receipt stands: what the generation takes the place of goes then.
     Raises RefusedError for overlapping inputs or inputs that change meanwhile, CorruptArtifactError for a damaged row,
-    UnavailableError when the disk does not take it; no receipt says then that a generation stands.
+    StorageError when the disk does not take it; no receipt says then that a generation stands.
     """
     agents = generation.agents()
     try:
@@ -159,7 +159,7 @@ def publish_generation(
         return _publish(merged, generation, agents, before_receipt)
     except OSError as error:
         where = merged.rollouts if error.filename is None else error.filename
-        raise UnavailableError(
+        raise kind_of(error)(
             f"the projection cannot be written: {error.strerror}.", "Inputs are unharmed: mend it, then merge again.", where
         ) from error
 

@@ -158,8 +158,9 @@ def _end_without_storage(program: str, error: OSError) -> int:
     if (told := _storage_problem(error)) is None:
         return _end_without_output(program, error)
     print(f"{program}: {told}", file=sys.stderr)
-    # As for an output that is refused before anything is done: its owner's no, or a disk's.
-    return 4 if isinstance(error, PermissionError) and _target_of(str(error.filename)) != str(error.filename) else 5
+    from collector.errors import kind_of
+
+    return kind_of(error).exit_code
 
 
 def _end_without_output(program: str, error: OSError) -> int:

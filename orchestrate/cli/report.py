@@ -13,7 +13,7 @@ def main(argv: list[str]) -> int:
     """Write the page, print its path, and return 0 whatever the run looks like."""
     args = _parser().parse_args(argv)
     from collector import durable
-    from collector.errors import RefusedError, UnavailableError
+    from collector.errors import RefusedError, kind_of
     from merge.publication.replaceable import check_replaceable
     from orchestrate.output_place import check_place
     from orchestrate.report.charts import check_library
@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
         durable.make_dir(target.absolute().parent)
         durable.publish(target, page)
     except OSError as error:
-        raise UnavailableError(f"the report cannot be written: {error.strerror}.", "Choose another -o.", target) from error
+        raise kind_of(error)(f"the report cannot be written: {error.strerror}.", "Choose another -o.", target) from error
     print(target)
     return 0
 

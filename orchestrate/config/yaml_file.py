@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import yaml
 
-from collector.errors import ConfigError, NotFoundError, StorageError
+from collector.errors import ConfigError, NotFoundError, kind_of
 
 #: A submit YAML is written by people; more than this is another kind of file.
 _SIZE_LIMIT: Final = 4 << 20
@@ -18,7 +18,7 @@ _MISSING: Final = "???"
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in ``path``. Raises NotFoundError without a file, StorageError, or ConfigError for no mapping."""
+    """The mapping in ``path``. Raises NotFoundError without a file, ConfigError for no mapping, what ``kind_of`` says."""
     try:
         with path.open("rb") as file:
             found = file.read(_SIZE_LIMIT + 1)
@@ -31,8 +31,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise NotFoundError("there is no such file.", "Check the path of the YAML file.", path) from error
     except OSError as error:
         what = f"cannot be read: {(error.strerror or str(error)).lower()}."
-        # A directory is a slip of whoever named it; anything else is the disk's.
-        kind = ConfigError if isinstance(error, IsADirectoryError) else StorageError
+        # A directory is a slip of whoever named it; anything else is its owner's or the disk's.
+        kind = ConfigError if isinstance(error, IsADirectoryError) else kind_of(error)
         raise kind(what, "Check the path of the YAML file.", path) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 text (byte {error.start}).", "Name the submit YAML.", path) from error

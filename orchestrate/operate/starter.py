@@ -1,4 +1,4 @@
-"""A first submit YAML from a few answers: small, commented, and valid as it stands. Pure."""
+"""A first submit YAML from a few answers: small, commented, and valid as it stands."""
 
 from __future__ import annotations
 
@@ -96,6 +96,8 @@ def _lines_of(dataset: Path) -> Iterator[tuple[int, bytes]]:
         raise ConfigError("it is no regular file, and it is read more than once.", "Name a JSONL file.", dataset)
     try:
         yield from jsonl.read_lines(dataset)
+    except PermissionError as error:
+        raise RefusedError(f"cannot be read: {error.strerror}.", "Ask its owner, or name another file.", dataset) from error
     except OSError as error:
         raise NotFoundError(f"cannot be read: {error.strerror}.", "Name a JSONL file.", dataset) from error
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from collector import durable, supervise
 from collector.agents.base import AGENTS
-from collector.errors import ConfigError, RefusedError, StorageError
+from collector.errors import ConfigError, RefusedError, kind_of
 from collector.settings import RunSettings
 from collector.shard.lock_backends import FlockHold
 from orchestrate.config.load import Loaded
@@ -73,7 +73,7 @@ def _make(missing: Missing, environ: Mapping[str, str]) -> None:
             if not _is_there(missing.dataset):
                 _run(missing, environ)
     except OSError as error:
-        raise StorageError(f"the dataset cannot be made: {error.strerror}.", "Mend that.", missing.dataset) from error
+        raise kind_of(error)(f"the dataset cannot be made: {error.strerror}.", "Mend that.", missing.dataset) from error
 
 
 @contextmanager

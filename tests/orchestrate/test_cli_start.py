@@ -222,6 +222,7 @@ def test_an_interrupt_before_a_command_is_known_is_silent(
     ("error", "code"),
     [
         pytest.param(PermissionError(13, "Permission denied", "/x/.eval.yaml.0123456789abcdef.tmp"), 4, id="owner"),
+        pytest.param(PermissionError(13, "Permission denied", "/x/eval.yaml"), 4, id="owner-of-an-input"),
         pytest.param(OSError(30, "Read-only file system", "/x/.eval.yaml.0123456789abcdef.tmp"), 5, id="disk"),
     ],
 )
