@@ -67,6 +67,13 @@ def _findings(args: argparse.Namespace) -> Iterator[Finding]:
     if loaded is not None:
         yield from _addresses(loaded)
     compute = _slurm_of(loaded)
+    if compute is not None and compute.hostname is not None and loaded is not None:
+        from orchestrate.doctor.there import check_there
+        from orchestrate.remote.ssh import LoginNode
+
+        node = LoginNode(compute.hostname, compute.remote_program, compute.remote_dir)
+        yield from check_there(node, args.path or loaded.config.job.output_path, on_nodes=args.nodes)
+        return
     on_slurm = compute is not None or (loaded is None and shutil.which("sbatch") is not None)
     services: dict[str, Any] = dict(loaded.config.services) if loaded is not None else {}
     if on_slurm:

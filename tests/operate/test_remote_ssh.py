@@ -127,6 +127,29 @@ def test_an_unreachable_login_node_is_one_line(project: Project, node: LoginNode
     assert "login: the connection could not be made" in done.stderr
 
 
+def test_the_doctor_looks_where_the_jobs_will_be(project: Project, node: LoginNode, tmp_path: Path) -> None:
+    """It asked the laptop for a controller, and tried locks on the laptop's disk."""
+    project.benchmark("math", tasks=2)
+    config = str(project.write())
+
+    there = project.gym("doctor", "--config", config, "--json", env=node.env)
+    project.config["compute"]["here"]["remote_program"] = "no-such-program"
+    without = project.gym("doctor", "--config", str(project.write()), env=node.env)
+    node.cut()
+    node.process.terminate()
+    node.process.wait(10)
+    cut = project.gym("doctor", "--config", config, env=node.env)
+
+    found = {(item["subject"], item["level"]): item["text"] for item in json.loads(there.stdout)}
+    assert found["login node", "ok"] == "login: what follows was found there"
+    storage = [item["text"] for item in json.loads(there.stdout) if item["subject"] == "storage"]
+    assert f"{tmp_path}/far/runs" in storage[0]
+    assert "fail  login node: login: no-such-program eval doctor found nothing (exit code 127)" in without.stdout
+    assert "fail  login node: login: ssh does not get there. Keys" in cut.stdout
+    assert (without.returncode, cut.returncode) == (5, 5)
+    assert "storage" not in without.stdout + cut.stdout
+
+
 def test_a_variable_of_the_laptop_reaches_the_job_and_no_file_and_no_argument(
     project: Project, node: LoginNode, fake: FakeSlurm, tmp_path: Path
 ) -> None:
