@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from orchestrate.config.load import Loaded
     from orchestrate.operate.starter import Answers
 
+#: Of a job, unless given.
+_WALLTIME = "4:00:00"
+
 
 def main(argv: list[str]) -> int:
     """Write the file, say what was chosen unasked and what comes next, and return 0.
@@ -83,7 +86,7 @@ def _parser() -> CommandParser:
     )
     parser.add_argument("--partition", metavar="NAME")
     parser.add_argument("--account", metavar="NAME")
-    parser.add_argument("--walltime", default="4:00:00", metavar="TIME", help="of one job (4:00:00)")
+    parser.add_argument("--walltime", metavar="TIME", help=f"of one job ({_WALLTIME})")
     parser.add_argument("--gpus", type=int, metavar="N", help="GPUs of a job")
     parser.add_argument("--hostname", metavar="HOST", help="the cluster's login node, when this machine reaches it by ssh")
     parser.add_argument("--output", default="runs", metavar="DIR", help="where run directories are made (runs)")
@@ -112,21 +115,30 @@ def _answers(parser: CommandParser, args: argparse.Namespace) -> Answers:
         command = None if url else ask(parser, "Command that starts it, with {port}", "--command")
     elif url is not None:
         _check_url_or_none(url)
+    if command is not None and args.api_key_env is not None:
+        parser.error(
+            "--api-key-env is for a server at --model-url; one that the job starts by --command is asked without a key"
+        )
+    verifier = answer(parser, "Verifier", "--verifier", args.verifier, default="exact_match", check=_check_verifier)
+    on_slurm = _compute(parser, args) == "slurm"
+    of_slurm = {"partition": args.partition, "account": args.account, "walltime": args.walltime, "gpus": args.gpus}
+    if not on_slurm and (given := [f"--{flag}" for flag, value in of_slurm.items() if value is not None]):
+        parser.error(f"{', '.join(given)}: on this machine there are no such settings; --compute slurm has them")
     return Answers(
         dataset=dataset,
         model=model,
         model_url=url,
         command=command,
         api_key_env=args.api_key_env,
-        verifier=answer(parser, "Verifier", "--verifier", args.verifier, default="exact_match", check=_check_verifier),
+        verifier=verifier,
         prompt=prompt,
         benchmark=args.benchmark,
         repeats=args.repeats,
         shards=args.shards,
-        on_slurm=_compute(parser, args) == "slurm",
+        on_slurm=on_slurm,
         partition=args.partition,
         account=args.account,
-        walltime=args.walltime,
+        walltime=args.walltime or _WALLTIME,
         gpus=args.gpus,
         hostname=args.hostname,
         output=args.output,

@@ -11,6 +11,7 @@ import pytest
 
 from collector.errors import ConfigError, RefusedError
 from orchestrate.cli.init import main
+from orchestrate.cli.main import main as gym
 from orchestrate.operate import starter
 from tests.orchestrate.project import tree
 
@@ -142,3 +143,28 @@ def test_a_pipe_is_no_dataset(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="no regular file"):
         main(words)
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        pytest.param(
+            ["--compute", "local", "--model-url", "http://h/v1", "--partition", "batch", "--gpus", "2"],
+            "--partition, --gpus: on this machine there are no such settings",
+            id="slurm-s-on-this-machine",
+        ),
+        pytest.param(
+            ["--command", "serve {port}", "--api-key-env", "KEY"], "--api-key-env is for a server at", id="own-server"
+        ),
+    ],
+)
+def test_no_flag_is_dropped_without_a_word(
+    tmp_path: Path, flags: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    *common, _, _ = arguments(tmp_path)
+
+    with pytest.raises(SystemExit, match="2"):
+        gym(["eval", "init", *common, *flags])
+
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "eval.yaml").exists()
