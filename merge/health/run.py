@@ -20,7 +20,6 @@ from merge.health.summary import encode_summary, encode_verdicts, summarize
 from merge.health.table import Table
 from merge.health.tally import Tally
 from merge.health.tasks import arrange, mark_duplicates, number_tasks, view_tasks
-from merge.publication.leftovers import sweep_leftovers
 from merge.publication.lock import waiting_lock
 from merge.publication.replaceable import check_reports
 
@@ -100,7 +99,8 @@ def _check(artifacts: RunArtifacts, ignored: frozenset[Check], workers: int | No
     report = HealthReport(summary, artifacts.health, artifacts.verdicts)
     # Checks of one run at once would mistake each other's temporary files for those of a crash.
     with waiting_lock(artifacts.companion("_health.lock")):
-        sweep_leftovers((report.verdicts, report.health))
+        for path in (report.verdicts, report.health):
+            durable.sweep(path)
         durable.publish_lines(report.verdicts, encode_verdicts(table))
         durable.publish(report.health, encode_summary(summary))
     return report

@@ -24,7 +24,6 @@ from merge.legacy.inputs import LegacyInputs
 from merge.metrics.answers import answer_field_of
 from merge.metrics.counting import OFF, Counting, coverage_fields, zeros_of
 from merge.metrics.table import RowTable
-from merge.publication.leftovers import sweep_leftovers
 from merge.publication.projection_check import ProjectionState, check_projection, input_record, output_record
 from merge.publication.publish import Part, numbers_of, publish_parts
 from merge.publication.receipt import Receipt
@@ -155,7 +154,8 @@ def publish_generation(
     """
     agents = generation.agents()
     try:
-        sweep_leftovers((merged.rollouts, merged.coverage, merged.aggregate, merged.receipt))
+        for path in (merged.rollouts, merged.coverage, merged.aggregate, merged.receipt):
+            durable.sweep(path)
         return _publish(merged, generation, agents, before_receipt)
     except OSError as error:
         where = merged.rollouts if error.filename is None else error.filename
