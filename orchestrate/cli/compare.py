@@ -127,8 +127,10 @@ def _as_text(comparisons: tuple[Comparison, ...], results: list[GateResult], fol
         lines.append(table(header, rows, width=width, spare=_SPARE))
         lines += fitting(whole_means_text(comparison))
         main_metric = comparison.reward
-        if main_metric is not None and main_metric.reason:
-            lines += fitting([f"{main_metric.metric}: {main_metric.reason}"])
+        if main_metric is not None:
+            # What is asked for first, and whole: a narrow table cuts its last column.
+            reason = f" ({main_metric.reason})" if main_metric.reason else ""
+            lines += fitting([f"{main_metric.metric}: {main_metric.verdict}{reason}"])
         if comparison.is_paired:
             lines.append(f"tasks fixed {len(comparison.fixed)}, broken {len(comparison.broken)}")
     lines += fitting(f"gate {visible(r.gate.metric)} at least {r.gate.min_delta:+g}: {r.state} ({r.reason})" for r in results)

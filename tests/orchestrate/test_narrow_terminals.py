@@ -99,6 +99,7 @@ def test_a_comparison_fits_eighty_columns_and_cuts_no_number(tmp_path: Path) -> 
     assert max(map(len, piped[:-1])) > 80
     short, long = (next(line for line in lines if line.startswith("mean/")) for lines in (shown, piped))
     assert long.endswith("insufficient evidence")
+    assert any(line.startswith("mean/reward: insufficient evidence (") for line in shown)
     assert [cell for cell in long.split() if any(map(str.isdigit, cell))] == [
         cell for cell in short.split() if any(map(str.isdigit, cell))
     ]
