@@ -50,8 +50,11 @@ EVAL = {
 _NEMO_GYM = frozenset({"env", "dataset", "eval prepare", "eval profile"})
 
 
-#: Commands that read files and start no program of anybody's.
-_READERS = frozenset({"aggregate", "merge", "compare", "health-check", "report"})
+#: Commands that calculate and start no program of anybody's, those that do start some, and of them those that load at once what
+#: they calculate with.
+_READERS = frozenset({"aggregate", "merge", "compare", "health-check", "report", "export", "init"})
+_STARTERS = frozenset({"run", "reverify", "submit", "resubmit"})
+_AT_ONCE = frozenset({"reverify", "submit", "resubmit"})
 
 #: What errors of several problems are laid out with.
 _LAYOUT = "\n\t"
@@ -111,15 +114,13 @@ def _eval(arguments: list[str]) -> int:
 
 def _run(name: str, arguments: list[str]) -> int:
     INTERRUPTS.told = f"gym eval {name}: interrupted\n"
-    if name in _READERS:
-        from orchestrate.cli.machine_limits import leave_linear_algebra_alone
-
-        leave_linear_algebra_alone()
     from importlib import import_module
 
     from collector.errors import GymEvalError
 
     try:
+        if name in _READERS | _STARTERS and not {"-h", "--help"} & set(arguments) and not _may_calculate(name):
+            return 5
         module: CommandModule = import_module(f"orchestrate.cli.{name.replace('-', '_')}")  # pyright: ignore[reportAssignmentType] - a module
         code = module.main(arguments)
         _flush()
@@ -146,6 +147,29 @@ def _run(name: str, arguments: list[str]) -> int:
         print(INTERRUPTS.told, end="", file=sys.stderr)
         return code_of_interrupt()
     return code
+
+
+def _may_calculate(name: str) -> bool:
+    """Prepare this process for libraries that calculate; False, and said in a line, where they have no room."""
+    from importlib import import_module
+
+    from orchestrate.cli.machine_limits import (
+        NO_MEMORY,
+        is_too_small_for_matrices,
+        leave_linear_algebra_alone,
+        one_thread_for_matrices,
+    )
+
+    if is_too_small_for_matrices():
+        print(f"gym eval {name}: {NO_MEMORY}", file=sys.stderr)
+        return False
+    if name in _READERS:
+        leave_linear_algebra_alone()
+    elif name in _AT_ONCE:
+        with one_thread_for_matrices():
+            # What comes next would load it.
+            import_module("numpy")
+    return True
 
 
 def _flush() -> None:

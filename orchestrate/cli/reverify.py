@@ -165,11 +165,14 @@ def _append(wanted: ReverifySettings) -> tuple[Coverage, StopReason | None, Path
 def _report(artifacts: RunArtifacts, run: RunSettings, *, aggregates: bool) -> None:
     """Metrics and health beside the rows, as ``gym eval run`` leaves them."""
     from orchestrate.cli.health_note import print_health_note
+    from orchestrate.cli.machine_limits import one_thread_for_matrices
     from orchestrate.health import choose_health
-    from orchestrate.single import publish_metrics
 
     if aggregates:
-        publish_metrics(artifacts, run.retry)
+        with one_thread_for_matrices():
+            from orchestrate.single import publish_metrics
+
+            publish_metrics(artifacts, run.retry)
     print_health_note(artifacts, choose_health(run))
 
 

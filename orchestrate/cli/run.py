@@ -213,9 +213,12 @@ def _collect(run: PreparedRun) -> tuple[Coverage, str | None]:
 
 
 def _aggregate(run: PreparedRun) -> None:
-    from orchestrate.single import publish_metrics
+    from orchestrate.cli.machine_limits import one_thread_for_matrices
 
-    publish_metrics(run.artifacts, run.settings.retry)
+    with one_thread_for_matrices():
+        from orchestrate.single import publish_metrics
+
+        publish_metrics(run.artifacts, run.settings.retry)
 
 
 def _as_text(coverage: Coverage, run: PreparedRun) -> str:
