@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.errors import ConfigError
-from orchestrate.cli.export import compose_settings, main, split_tokens
+from orchestrate.cli.export import main
+from orchestrate.cli.export_words import compose_settings, split_tokens
 from orchestrate.cli.main import main as gym
 from tests.exporters.command_line import flags_of, two_rollouts
 
