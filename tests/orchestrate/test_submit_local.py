@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
 
 from collector.shard.lock import ShardLock
 from tests.orchestrate.project import Project, tree
@@ -151,6 +152,16 @@ def test_a_service_that_dies_ends_the_job_with_its_last_words(project: Project) 
     assert "are not completed" in said
     assert "CUDA-error" in project.logs()
     assert "ended with exit code" in project.logs()
+
+
+def test_recorded_settings_invent_no_address_for_a_port_that_a_job_chose(project: Project) -> None:
+    """They are sent to trackers, and an address of this machine would be believed."""
+    project.benchmark("math", tasks=1)
+
+    project.submit("--wait")
+
+    recorded = yaml.safe_load((project.run_dir / "math" / "rollouts_config.yaml").read_text())
+    assert recorded["policy_base_url"] == "http://port-chosen-by-the-job.invalid/v1"
 
 
 def test_a_shard_that_is_final_starts_no_service(project: Project) -> None:
