@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from collector.registry import unknown_name_hint
 
-#: Stands for the address of a service that gets its port in the job: a host that by its domain cannot be. It reaches the recorded
-#: settings of a run, which people and trackers read. Where a model answers is not part of the experiment.
+#: Stands for the address of a service that gets its port in the job: a host that by its domain cannot be. It reaches the
+#: recorded settings of a run, which people and trackers read. Where a model answers is not part of the experiment.
 UNKNOWN_PORT_URL: Final = "http://port-chosen-by-the-job.invalid/v1"
 _FACTS: Final = ("url", "model", "port")
 _REFERENCE: Final = re.compile(r"\{services\.([^{}]+)\.([a-z_]+)\}")
