@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 
 from collector.agents.base import Agent, AgentSettings
 from collector.agents.openai_responses import answer_in
-from collector.errors import CorruptArtifactError, GymEvalError, StorageError
+from collector.errors import CorruptArtifactError, GymEvalError, RefusedError, StorageError
 from collector.formats import rows
 from collector.formats.rollout_key import key_of
 from collector.outcome_checks import is_reserved
@@ -81,7 +81,7 @@ class SavedAgent(Agent[AgentSettings]):
             saved = None if position is None else self._answers.row(position)
         except CorruptArtifactError as error:
             return self._interrupted(error) if self._is_own else _no_answer(str(error))
-        except StorageError as error:
+        except (StorageError, RefusedError) as error:
             return self._interrupted(error)
         if position is None or saved is None:
             return _no_answer(self._reasons.get(key, "no answer is saved"))

@@ -15,7 +15,7 @@ import orjson
 import pytest
 
 from collector.durable.names import temporary_name
-from collector.errors import CorruptArtifactError, IdentityError, NotFoundError, StorageError
+from collector.errors import CorruptArtifactError, IdentityError, NotFoundError, RefusedError, StorageError
 from collector.outcomes import Failure
 from collector.preparation.prepare import make_verifier
 from collector.reverify.run import verifier_identity
@@ -151,8 +151,9 @@ def test_an_answer_that_changed_since_it_was_chosen_is_not_given_up_in_the_run_i
     assert (judged.coverage.measured, sorted(by_id(made.shards[0].rollouts))) == (2, ["0-0", "1-0"])
 
 
-def test_an_answer_that_a_disk_does_not_give_ends_the_command_and_costs_no_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("number", "kind"), [(errno.EIO, StorageError), (errno.EACCES, RefusedError)], ids=["disk", "owner"])
+def test_an_answer_that_cannot_be_read_ends_the_command_and_costs_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[Exception]
 ) -> None:
     made = plan(tmp_path / "bench", shards=1, tasks=2, config=GRADED_BY_NUMBER)
     judge = Failure(failure_class="judge_failed", reason="down", response=answered().answer.response)
@@ -164,11 +165,11 @@ def test_an_answer_that_a_disk_does_not_give_ends_the_command_and_costs_no_answe
         # The session's own descriptor writes as well.
         is_answer = is_failures and not fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_RDWR
         if is_answer and threading.current_thread() is threading.main_thread():
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+            raise OSError(number, os.strerror(number))
         return really(descriptor, length, offset)
 
     monkeypatch.setattr(os, "pread", pread)
-    with pytest.raises(StorageError, match=r"failures\.jsonl: it cannot be read: Input/output error"):
+    with pytest.raises(kind, match=rf"failures\.jsonl: it cannot be read: {os.strerror(number)}"):
         append(_settings(made), **NUMBER)
     monkeypatch.undo()
 
