@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 from pydantic import ValidationError
@@ -14,18 +14,49 @@ from collector import jsonl
 from collector.errors import ConfigError, NotFoundError
 from collector.settings import PromptConfig
 
+_CURE: Final = "It has `user` and, if wanted, `system`."
+#: A prompt is written by people; more than this is another kind of file.
+_SIZE_LIMIT: Final = 4 << 20
+
 
 def load_prompt(config: PromptConfig | Path | None) -> PromptConfig | None:
     """The prompt template itself, read from its YAML file when a path is given."""
     if config is None or isinstance(config, PromptConfig):
         return config
     try:
-        return PromptConfig.model_validate(yaml.safe_load(config.read_text()))
+        return PromptConfig.model_validate(yaml.load(_text_of(config), _OnceLoader))  # noqa: S506 - it is a safe loader
     except FileNotFoundError as error:
         raise NotFoundError("there is no such prompt file.", "Check prompt_config.", config) from error
-    except (ValidationError, yaml.YAMLError) as error:
-        problem = " ".join(str(error).split())
-        raise ConfigError(f"not a prompt file: {problem}", "It has `user` and, if wanted, `system`.", config) from error
+    except ValidationError as error:
+        told = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'the file'}: {e['msg']}" for e in error.errors())
+        raise ConfigError(f"not a prompt file: {told}.", _CURE, config) from error
+    except RecursionError as error:
+        raise ConfigError("not a prompt file: it is nested too deeply.", _CURE, config) from error
+    except (ValueError, yaml.YAMLError) as error:
+        # ValueError: no UTF-8, say, or a number with thousands of digits.
+        raise ConfigError(f"not a prompt file: {' '.join(str(error).split())}.", _CURE, config) from error
+
+
+def _text_of(path: Path) -> str:
+    if path.exists() and not path.is_file():
+        # To open a pipe is to wait for its other end, and a device may have no end.
+        raise ConfigError("not a prompt file: it is no regular file.", _CURE, path)
+    with path.open("rb") as file:
+        data = file.read(_SIZE_LIMIT + 1)
+    if len(data) > _SIZE_LIMIT:
+        raise ConfigError(f"not a prompt file: it is larger than {_SIZE_LIMIT >> 20} MiB.", _CURE, path)
+    # utf-8-sig: editors on Windows put a byte order mark in front.
+    return data.decode("utf-8-sig")
+
+
+class _OnceLoader(yaml.SafeLoader):
+    """A key that stands twice is a mistake, and not its last value."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        if twice := next((key for key in keys if isinstance(key, str) and keys.count(key) > 1), None):
+            raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} stands twice", node.start_mark)
+        return super().construct_mapping(node, deep)
 
 
 def messages_of(prompt: PromptConfig, row: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -103,6 +103,9 @@ def _refuse_empty(value: Any) -> Any:
     if value == "":
         # pathlib makes the current directory of it.
         raise ValueError("must not be empty")
+    if isinstance(value, str) and (value == "~" or value.startswith("~/")):
+        # Only shells know it, and no shell reads a file or a key=value: a directory called ~ would be made.
+        raise ValueError("begins with ~, which only a shell expands: write ${oc.env:HOME} in its place")
     if isinstance(value, str) and "\0" in value:
         raise ValueError("must not hold a NUL character, which no path can")
     return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from collector.text.counted import counted
+from collector.text.visible import visible
 
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 #: Room for the additions that temporaries and companions make within the 255 bytes of a file name.
@@ -36,6 +37,8 @@ def name_problems(names: Iterable[str], *, prefix: str) -> list[str]:
             problems.append(
                 f"{prefix}.{name[:40]}...: needs {counted(len(text), 'byte')} as a file name, the limit is {SLUG_LIMIT}"
             )
+        elif (shown := visible(name)) != name:
+            problems.append(f"{prefix}.{shown}: a name has no characters that cannot be seen, and this has; choose another")
         elif text in RESERVED:
             problems.append(f"{prefix}.{name}: a file of the run directory has this name; choose another")
         elif (other := seen.setdefault(text.casefold(), name)) != name:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, cast
+from warnings import catch_warnings, filterwarnings
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
@@ -41,9 +42,15 @@ def compose_data(data: dict[str, Any], overrides: Sequence[str], *, folder: Path
     try:
         ConfigStore.instance().store(_STORE_NAME, data)
         # The file's folder is searched too, so that a `defaults` list finds its neighbours.
-        with initialize_config_dir(config_dir=str(folder), version_base="1.3", job_name="gym"):
+        with catch_warnings(), initialize_config_dir(config_dir=str(folder), version_base="1.3", job_name="gym"):
+            # Three lines about an order that is the natural one: what the file says itself wins.
+            filterwarnings("ignore", ".*Defaults list is missing")
             composed: DictConfig = compose(config_name=_STORE_NAME, overrides=list(overrides))
         plain = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+    except RecursionError as error:
+        raise ConfigError(
+            "defaults lead back to where they are named, or values are nested too deeply.", where=where
+        ) from error
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(_key_problem(error, data) or _hydra_problem(error), where=where) from error
     return cast("dict[str, Any]", plain)

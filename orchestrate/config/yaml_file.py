@@ -24,9 +24,6 @@ def read_yaml(path: Path) -> dict[str, Any]:
             found = file.read(_SIZE_LIMIT + 1)
         if len(found) > _SIZE_LIMIT:
             raise ConfigError(f"the file is larger than {_SIZE_LIMIT >> 20} MiB.", "Name the submit YAML.", path)
-        # utf-8-sig: editors on Windows put a byte order mark in front.
-        text = found.decode("utf-8-sig")
-        data = yaml.load(text, _strict_loader())  # noqa: S506 - OmegaConf's loader constructs plain data only
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFoundError("there is no such file.", "Check the path of the YAML file.", path) from error
     except OSError as error:
@@ -34,10 +31,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         # A directory is a slip of whoever named it; anything else is its owner's or the disk's.
         kind = ConfigError if isinstance(error, IsADirectoryError) else kind_of(error)
         raise kind(what, "Check the path of the YAML file.", path) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"not UTF-8 text (byte {error.start}).", "Name the submit YAML.", path) from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"not valid YAML: {_yaml_problem(error)}.", where=path) from error
+    data = _parsed(found, path)
     if data is None:
         raise ConfigError("the file is empty.", "It needs compute, driver and job.", path)
     if not isinstance(data, dict):
@@ -47,6 +41,21 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if (text := _not_utf8(data)) is not None:
         raise ConfigError(f"{text!a:.60} holds a lone surrogate, which is no UTF-8.", "Write another character.", path)
     return data
+
+
+def _parsed(found: bytes, path: Path) -> Any:
+    try:
+        # utf-8-sig: editors on Windows put a byte order mark in front.
+        return yaml.load(found.decode("utf-8-sig"), _strict_loader())  # noqa: S506 - OmegaConf's loader constructs plain data only
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"not UTF-8 text (byte {error.start}).", "Name the submit YAML.", path) from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"not valid YAML: {_yaml_problem(error)}.", where=path) from error
+    except RecursionError as error:
+        raise ConfigError("it is nested too deeply to be read.", "Write fewer levels.", path) from error
+    except ValueError as error:
+        # Of a number with thousands of digits, say.
+        raise ConfigError(f"it holds a value that cannot be read: {one_line(error)}.", where=path) from error
 
 
 def is_literal(value: Any) -> bool:
