@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,6 +37,8 @@ _ELSEWHERE: Final = {
     "--verbose": "What happens is told in any case.",
     "-v": "What happens is told in any case.",
 }
+#: The endpoint's key itself as an override; a reference to a variable is none.
+_KEY: Final = re.compile(r"\+{0,2}policy_api_key=(?!['\"]?\$\{)")
 #: Flag to the key of ``responses_create_params`` that it sets.
 _PARAMS: Final = ("temperature", "top_p", "max_output_tokens")
 
@@ -109,8 +112,10 @@ def _settings(args: argparse.Namespace) -> RunSettings:
     from orchestrate.config.problems import problems_of
 
     _check_no_serve(args)
-    if args.model_api_key is not None:
-        raise RequestError("--model-api-key would show the key to every user of this machine.", "Use --model-api-key-env.")
+    if args.model_api_key is not None or any(_KEY.match(word) for word in args.overrides):
+        raise RequestError(
+            "the key on a command line would show the key to every user of this machine.", "Use --model-api-key-env."
+        )
     where: Path | str = args.config or ""
     data = _with_flags(_run_yaml(args.config) if args.config else {}, args)
     composed = _composed(data, args, where)

@@ -137,3 +137,32 @@ def test_a_report_may_stand_elsewhere_behind_a_link(words: list[str], model_serv
 
     assert RUN.coverage.is_symlink()
     assert '"measured":1' in Path("board/o_coverage.json").read_text().replace(" ", "")
+
+
+def test_what_a_crash_left_of_metrics_is_swept(words: list[str], model_server: ModelServer) -> None:
+    """Of a run that was killed while it published them a hidden file stayed for ever."""
+    left = Path(f".{RUN.aggregate.name}.0123456789abcdef.tmp")
+    left.write_text("half")
+
+    assert main(["eval", *words, "--model-url", model_server.base_url]) == 0
+
+    assert RUN.aggregate.is_file()
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("word", ["+policy_api_key=s3cr3t", "++policy_api_key='s3cr3t'", "policy_api_key=s3cr3t"])
+def test_a_key_on_the_command_line_is_refused(words: list[str], capfd: pytest.CaptureFixture[str], word: str) -> None:
+    """Every user of the machine reads it in the list of processes; the flag was refused for that, the override was not."""
+    told = refused([*words, word], capfd, code=2)
+
+    assert "every user of this machine" in told
+    assert "s3cr3t" not in told
+
+
+def test_a_key_by_its_variable_is_taken(words: list[str], model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODEL_KEY", "s3cr3t")
+
+    more = ["--model-url", model_server.base_url, "+policy_api_key=${oc.env:MODEL_KEY}"]
+    assert main(["eval", *words, *more]) == 0
+
+    assert not [path for path in Path.cwd().iterdir() if path.is_file() and b"s3cr3t" in path.read_bytes()]
