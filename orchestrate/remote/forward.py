@@ -41,9 +41,15 @@ def forwarded(command: str, run_text: str | None, argv: Sequence[str]) -> int | 
         return None
     rest = list(argv)
     if run_text is not None:
-        rest[rest.index(run_text)] = found.run_dir
+        rest[_place_of(run_text, rest)] = found.run_dir
         return run_there(found.node, [command, *rest])
     return run_there(found.node, [command, found.run_dir, *rest])
+
+
+def _place_of(run_text: str, words: Sequence[str]) -> int:
+    """Where RUN stands among ``words``: a benchmark behind its flag may be called as the run begins."""
+    places = [place for place, word in enumerate(words) if word == run_text]
+    return next((place for place in places if not place or not words[place - 1].startswith("-")), places[0])
 
 
 def find_remote(run_text: str | None) -> RemoteRun | None:
