@@ -72,7 +72,7 @@ def test_a_disk_that_is_full_for_another_process_is_told_in_one_line(tmp_path: P
 
     kind, message = shared_out(made, made.merged.rollouts, "full")["raised"]
 
-    assert kind == "UnavailableError"
+    assert kind == "StorageError"
     assert "No space left on device" in message
     assert not made.merged.rollouts.exists()
     assert not list(made.directory.glob(".*.tmp"))
