@@ -154,7 +154,7 @@ def test_a_merge_whose_system_calls_fail_says_so_and_keeps_the_old_target_or_has
                 # The fault may meet the very write of the message, and a directory that cannot be synced is no error.
                 if done.returncode and call != "write" and os.strerror(getattr(errno, error)) not in done.stderr:
                     wrong[f"{fault}: unexplained: {done.stderr[-300:]}"] += 1
-                if not done.returncode and call != "write" and merge.publication.target.read_bytes() != merge.new:
+                if not done.returncode and call != "write" and merge.target.read_bytes() != merge.new:
                     wrong[f"{fault}: success without a result"] += 1
                 wrong.update(f"{fault}: {what}" for what in merge.wrong())
     print(json.dumps({"how": how, "points": points, "refused": refused, "wrong": wrong}))
