@@ -12,8 +12,9 @@ def overwrite_note(path: Path, data: bytes) -> None:
     """Replace the content of ``path`` in place, keeping its inode. Not atomic and not durable: for notes to people."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        os.ftruncate(descriptor, 0)
+        # In this order the file is never empty again, by which a lock would not be known as one.
         os.pwrite(descriptor, data, 0)
+        os.ftruncate(descriptor, len(data))
     finally:
         os.close(descriptor)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 from typing import Final
@@ -30,11 +31,14 @@ def check_lock_file(path: Path) -> None:
         raise RefusedError("it is a link, where a lock has to be a file of its own.", _CURE, path)
     if not stat.S_ISREG(info.st_mode):
         raise RefusedError("a lock has to be here, and this is no regular file.", _CURE, path)
-    if info.st_size == 0 and info.st_nlink == 1:
+    try:
+        with path.open("rb") as file:
+            head, links = file.read(_LOOKED_AT), os.fstat(file.fileno()).st_nlink
+    except FileNotFoundError:
+        # Its holder let go meanwhile.
         return
-    with path.open("rb") as file:
-        head = file.read(_LOOKED_AT)
-    if not is_of_lock(head):
+    is_new = not head and links == 1
+    if not is_new and not is_of_lock(head):
         raise RefusedError("a lock has to be here, and this file is none: it is somebody's, or a hard link.", _CURE, path)
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
+from collector import durable
 from collector.errors import RefusedError, UnavailableError
 from collector.shard.lock import ShardLock, is_held, read_holder
 from collector.shard.lock_backends import LockBackend, explain_failure
+from collector.shard.lock_file import check_lock_file
 from tests.orchestrate.project import tree
 
 NOTES = b"somebody's notes\n"
@@ -96,6 +99,51 @@ def test_a_backup_by_hard_links_keeps_nobody_away(tmp_path: Path) -> None:
 
     with ShardLock(tmp_path / "x.lock") as lock:
         assert lock.is_still_ours()
+
+
+def truncated(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("meanwhile", [truncated, Path.unlink], ids=["written-anew", "gone"])
+def test_a_lock_that_its_holder_changes_while_it_is_looked_at_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Path], None]
+) -> None:
+    """Of sixteen merges at once some were told that the lock is somebody's file: its holder was writing the note."""
+    path = tmp_path / "x.lock"
+    path.write_bytes(b'{"host":"n3","pid":41}\n')
+    really = Path.open
+
+    def late(self: Path, *args: Any, **kwargs: Any) -> IO[Any]:
+        if self == path:
+            monkeypatch.undo()
+            meanwhile(path)
+        return really(self, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", late)
+
+    check_lock_file(path)
+
+    assert not path.exists() or path.read_bytes() == b""
+
+
+def test_a_note_is_never_away_while_it_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is empty for a moment would not be known as a lock by its other name."""
+    path = tmp_path / "x.lock"
+    durable.overwrite_note(path, b'{"host":"a-long-name"}\n')
+    really, sizes = os.ftruncate, list[int]()
+
+    def looked_at(descriptor: int, size: int) -> None:
+        sizes.append(os.fstat(descriptor).st_size)
+        really(descriptor, size)
+        sizes.append(os.fstat(descriptor).st_size)
+
+    monkeypatch.setattr(os, "ftruncate", looked_at)
+    durable.overwrite_note(path, b'{"host":"n3"}\n')
+
+    assert path.read_bytes() == b'{"host":"n3"}\n'
+    assert sizes
+    assert all(sizes)
 
 
 def test_asking_for_a_pipe_does_not_wait_for_its_other_end(tmp_path: Path) -> None:
