@@ -15,6 +15,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import uvloop
+
 from collector.errors import GymEvalError, IncompleteError, ServiceError
 from collector.stop import StopReason
 from orchestrate.config.pools import placements_of
@@ -45,8 +47,6 @@ def run_shard(run_dir: str, benchmark: str, index: str, *more: str) -> int:
 
     Returns 0, or ends the process with the exit code of the first thing that is wrong.
     """
-    import uvloop  # noqa: PLC0415 - this module is imported by the submitting command too
-
     named = [benchmark, index, *more]
     units = [(name, int(number)) for name, number in zip(named[::2], named[1::2], strict=True)]
     try:
